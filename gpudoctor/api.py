@@ -82,13 +82,13 @@ def diagnose(
 
 
 def _report(sources: Sources, shown: ReportOptions, required: tuple[Requirement, ...], rows: Matrix) -> Report:
-    from gpudoctor.command_line.machine_source import surveyed, with_description, with_questions_of_fixes
+    from gpudoctor.command_line.machine_source import examine_quietly, with_description, with_questions_of_fixes
     from gpudoctor.command_line.reporting import judgement_of, report_of
 
     def judge(machine: Machine) -> Judgement:
         return judgement_of(machine, rows, shown, required, foresee=False)
 
-    survey, subject = surveyed(sources, rows)
+    survey, subject = examine_quietly(sources, rows)
     survey = with_description(survey, sources.description, rows, judge)
     report, _ = report_of(
         survey, subject, rows, shown, required, lambda survey: with_questions_of_fixes(survey, sources, rows)

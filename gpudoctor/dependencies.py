@@ -48,7 +48,7 @@ class Dependency(Struct, frozen=True):
         return _admits(self.specifier, version)
 
 
-def joined(specifiers: Iterable[str]) -> str:
+def joined_specifiers(specifiers: Iterable[str]) -> str:
     """Several specifiers as one: of its bounds only the tightest ("<2,<3,>=1.2" becomes "<2,>=1.2")."""
     clauses = list(dict.fromkeys(clause for one in specifiers for clause in one.split(",") if clause))
     for signs, tighter in ((">", 1), ("<", -1)):
@@ -257,7 +257,7 @@ def closure(roots: Iterable[str], find: Find, environment: Environment) -> tuple
             continue
         asked = done.setdefault(name, set())
         asked |= extras
-        for dependency in applying(distribution, environment, asked):
+        for dependency in requirements_here(distribution, environment, asked):
             if (name, dependency) not in found:
                 found[name, dependency] = Required(by=distribution, what=dependency)
                 there = find_one(dependency.name, find)
@@ -266,7 +266,7 @@ def closure(roots: Iterable[str], find: Find, environment: Environment) -> tuple
     return tuple(found.values())
 
 
-def applying(
+def requirements_here(
     distribution: Distribution, environment: Environment, extras: Collection[str] = ()
 ) -> Iterator[Dependency]:
     """What a distribution requires here, with these of its extras."""

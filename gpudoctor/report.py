@@ -14,7 +14,7 @@ from gpudoctor.finding import Confidence, Device, Evidence, Finding, Severity, V
 from gpudoctor.machine import Machine, SmokeStatus, SubjectKind
 from gpudoctor.machine import Smoke as SmokeRun
 from gpudoctor.plain_text import utc
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 from gpudoctor.situation import Situation
 from gpudoctor.step import PlannedFix
 
@@ -136,10 +136,10 @@ def _reported(finding: Finding, situation: Situation) -> ReportedFinding:
         from gpudoctor.planner.plan import fixes_for  # a healthy machine needs no plan
 
         fixes = fixes_for(finding, situation)
-    return in_form(ReportedFinding, finding, fixes=fixes)
+    return view_as(ReportedFinding, finding, fixes=fixes)
 
 
 def _smoke(run: SmokeRun) -> Smoke:
     """The results as the contract has them; signals, measures and last words stay in the machine."""
-    kernels = (in_form(SmokeKernel, kernel, detail=kernel.detail or kernel.message) for kernel in run.kernels)
+    kernels = (view_as(SmokeKernel, kernel, detail=kernel.detail or kernel.message) for kernel in run.kernels)
     return Smoke(run.level, tuple(kernels))

@@ -143,7 +143,7 @@ class Requirement(Struct, frozen=True):
         return self.compares(first_figures(version, len(wanted)), wanted)
 
 
-def each(text: str) -> tuple[str, ...]:
+def split_requirements(text: str) -> tuple[str, ...]:
     """The requirements in a text: "gpu>=2,torch>=2.6,<2.8" asks for three things, and all must hold."""
     parts = re.split(_NEXT, text)
     ranges = ((part, re.fullmatch(rf"\s*([a-z][a-z.-]*)\s*({_BOUND}(?:,{_BOUND})+)", part)) for part in parts)

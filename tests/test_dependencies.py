@@ -18,7 +18,7 @@ from gpudoctor.dependencies import (
     applies,
     closure,
     find_one,
-    joined,
+    joined_specifiers,
     marker_environment,
     normalised,
     parsed,
@@ -196,4 +196,4 @@ def test_the_closure_is_closed(graph):
     ],
 )
 def test_specifiers_of_several_packages_are_told_as_one_range(specifiers, text):
-    assert joined(specifiers) == text
+    assert joined_specifiers(specifiers) == text

@@ -99,7 +99,7 @@ def test_a_described_machine_is_tried_on_the_cpu_without_a_person_asking_for_tha
 
     monkeypatch.setattr(machine_source, "survey", noted)
     described = Description(driver="580.95.05")
-    machine_source.surveyed(Sources(ExaminationOptions(level="quick"), {}, description=described), matrix())
+    machine_source.examine_quietly(Sources(ExaminationOptions(level="quick"), {}, description=described), matrix())
     (request,) = requests
     assert request is not None
     assert (request.devices, request.cpu_asked) == (("cpu",), False)

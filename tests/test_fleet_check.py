@@ -17,7 +17,7 @@ from gpudoctor.fleet.engines import ENGINES
 from gpudoctor.fleet.engines.order import Answer, Order, node_names
 from gpudoctor.fleet.frames import Frames, frames
 from gpudoctor.fleet.gather import documents
-from gpudoctor.fleet.node import checked, lines_of_check
+from gpudoctor.fleet.node import lines_of_check, run_check
 from tests.support.in_process import gpudoctor
 from tests.support.made_fleet import MadeFleet, told
 
@@ -100,7 +100,7 @@ def test_a_node_without_a_report_is_unknown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("report-of-another").write_bytes(raw(node="n9"))
-    document = checked("n3", ["sh", "-c", script], 1.0 if "sleep" in script else 60.0, os.environ)
+    document = run_check("n3", ["sh", "-c", script], 1.0 if "sleep" in script else 60.0, os.environ)
     assert why in document.pop("failure")
     assert document == {"schema": 1, "node": "n3", "verdict": "unknown", "exit_code": 3}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.fleet.documents import Document
-from gpudoctor.fleet.facts import compared
+from gpudoctor.fleet.facts import compared_values
 from gpudoctor.fleet.merge import merge
 from gpudoctor.machine import (
     Board,
@@ -147,5 +147,5 @@ def test_what_differs_by_its_nature_makes_nobody_odd() -> None:
 def test_a_snapshot_of_an_older_gpudoctor_lacks_these_facts_and_is_not_odd() -> None:
     old = nvidia_machine(*(change(gpu, nvml=NvmlDevice(index=gpu.index or 0)) for gpu in node().gpus))
     assert odd_facts(old) == {}
-    names = [fact.name for fact, _ in compared(old)]
+    names = [fact.name for fact, _ in compared_values(old)]
     assert not [name for name in names if name.startswith(("board.", "rdma.", "clock.", "limits.", "nccl"))]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.codeobjects.elf import NotReadable, open_elf
-from gpudoctor.codeobjects.symbols import needed_of, provided
+from gpudoctor.codeobjects.symbols import provided_symbols, symbols_needed_of
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import MissingSymbols, PythonEnvironment
 from gpudoctor.probes.late_libraries import late_libraries, other_wheels
@@ -211,15 +211,15 @@ def test_symbols_of_a_library_by_the_one_that_they_are_needed_of(tmp_path):
     site = venv(tmp_path)
     with (site / "nvidia/cusparse/lib/libcusparse.so.12").open("rb") as handle:
         sparse = open_elf(handle)
-        assert needed_of(sparse, "libnvJitLink.so.12") == {"__nvJitLinkCreate_12_8"}
-        assert needed_of(sparse, "libcudnn.so.9") == frozenset()
-        assert "cusparseCreate" in provided(sparse)
+        assert symbols_needed_of(sparse, "libnvJitLink.so.12") == {"__nvJitLinkCreate_12_8"}
+        assert symbols_needed_of(sparse, "libcudnn.so.9") == frozenset()
+        assert "cusparseCreate" in provided_symbols(sparse)
     whole = (site / "nvidia/cusparse/lib/libcusparse.so.12").read_bytes()
     for length in range(0, len(whole), 97):
         try:
             cut = open_elf(whole[:length])
-            needed_of(cut, "libnvJitLink.so.12")
-            provided(cut)
+            symbols_needed_of(cut, "libnvJitLink.so.12")
+            provided_symbols(cut)
         except NotReadable:
             pass
 

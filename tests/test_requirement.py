@@ -11,7 +11,7 @@ from gpudoctor.command_line.project_settings import Settings, requirements
 from gpudoctor.engine import Judgement, judge
 from gpudoctor.finding import Fix, InstallDriver, Manual, ReplacePackage, ReplaceTorch
 from gpudoctor.machine import DeviceNode, Machine, MigDevice, NvidiaApi, NvmlDevice, absent, known, unknown
-from gpudoctor.requirement import FIELDS, RequirementError, each, parse
+from gpudoctor.requirement import FIELDS, RequirementError, parse, split_requirements
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import matrix
 from tests.support.machines import amd_gpu, amd_machine, nvidia_gpu, nvidia_machine, torch, with_stack
@@ -305,7 +305,7 @@ def test_what_is_required_of_the_machine_is_not_installed() -> None:
     ],
 )
 def test_a_text_asks_for_each_of_its_parts(text: str, parts: tuple[str, ...]) -> None:
-    assert each(text) == parts
+    assert split_requirements(text) == parts
 
 
 def test_a_release_inside_a_range_is_the_fix() -> None:

@@ -6,7 +6,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Confidence, Evidence, Finding, by_hand
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
-from gpudoctor.situation.no_kernel_driver import unserved
+from gpudoctor.situation.no_kernel_driver import gpus_without_driver
 from gpudoctor.situation.usable_gpus import Standing
 
 
@@ -40,7 +40,7 @@ def job_without_gpu(situation: Situation) -> Verdicts:
         or situation.usable
     ):
         return
-    if unserved(situation, vendor) or (
+    if gpus_without_driver(situation, vendor) or (
         not situation.machine.gpus and situation.machine.buses.undecided and job.value.gpus is None
     ):
         return

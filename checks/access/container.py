@@ -12,7 +12,7 @@ from gpudoctor.situation.batch_job import cpu_task, without_request
 from gpudoctor.situation.device_nodes import amd_nodes, gpu_nodes, nvidia_nodes, owning_group
 from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import VENDORS
-from gpudoctor.situation.no_kernel_driver import unserved
+from gpudoctor.situation.no_kernel_driver import gpus_without_driver
 from gpudoctor.situation.nvidia_driver import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
 from gpudoctor.situation.usable_gpus import awaits_nodes
 
@@ -49,7 +49,7 @@ def _host_has(situation: Situation, vendor: Vendor) -> bool | None:
     """Whether the host has a GPU of the vendor with its driver; None if the container does not show it."""
     machine = situation.machine
     if machine.of_vendor(vendor):
-        return not unserved(situation, vendor)
+        return not gpus_without_driver(situation, vendor)
     driver = machine.nvidia.module if vendor == "nvidia" else machine.amd.topology
     if driver.known or situation.in_wsl or situation.on_jetson:
         return True

@@ -29,7 +29,7 @@ from gpudoctor.situation.device_nodes import (
 )
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_modules import amds_driver, forbids
-from gpudoctor.situation.no_kernel_driver import served, unserved, without_kfd
+from gpudoctor.situation.no_kernel_driver import gpus_that_work, gpus_without_driver, without_kfd
 from gpudoctor.situation.nvidia_driver import (
     CUDA_UNKNOWN,
     NVML_NO_PERMISSION,
@@ -44,7 +44,7 @@ _SHARES_DEV = ("apptainer", "singularity", "charliecloud", "shifter", "enroot", 
 
 def _needless(situation: Situation, vendor: Vendor) -> bool:
     """Whether another vendor's GPU does the work, so that nobody needs these."""
-    working = served(situation)
+    working = gpus_that_work(situation)
     if (wanted := situation.framework_vendor) is not None:
         return wanted != vendor and any(gpu.vendor == wanted for gpu in working)
     return any(gpu.vendor != vendor and not gpu.integrated for gpu in working)
@@ -277,7 +277,7 @@ def nvidia_uvm_missing(situation: Situation) -> Verdicts:
     Loading nvidia_uvm needs root on the host and does not disturb running programs.
     """
     nodes, machine = nvidia_nodes(situation), situation.machine
-    if nodes is None or situation.in_wsl or situation.on_jetson or unserved(situation, "nvidia"):
+    if nodes is None or situation.in_wsl or situation.on_jetson or gpus_without_driver(situation, "nvidia"):
         return
     if _needless(situation, "nvidia"):
         return

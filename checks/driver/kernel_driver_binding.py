@@ -29,7 +29,7 @@ from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.issue_findings import firmware_in_question, of_slug
 from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.kernel_modules import (
-    blocked,
+    blocking_rules,
     core_modules,
     for_running_kernel,
     has_backports,
@@ -109,7 +109,7 @@ def module_blacklisted(situation: Situation) -> Verdicts:
     for severity, gpus in because(situation, "module-blacklisted"):
         vendor = gpus[0].vendor
         module = "nvidia" if vendor == "nvidia" else "amdgpu"
-        rules = blocked(situation, vendor)
+        rules = blocking_rules(situation, vendor)
         if rules:
             rule, source, chosen = rules[0].rule, rules[0].source, all(one.chosen for one in rules)
             unblock = tuple(UnblockModule(module, one.source, why=f"it contains: {one.rule}") for one in rules)

@@ -24,7 +24,7 @@ from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about, lines_of, log_evidence
 from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel, newer_kernel_with_amdgpu
-from gpudoctor.situation.no_kernel_driver import because, loads_at_first_use, unserved, worthwhile
+from gpudoctor.situation.no_kernel_driver import because, gpus_without_driver, loads_at_first_use, worthwhile
 from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
 from gpudoctor.situation.virtual_gpu import hosts_vgpus
 
@@ -68,7 +68,7 @@ def no_driver(situation: Situation) -> Verdicts:
             if gpus[0].vendor == "amd"
             else _without_nvidia(situation, severity, gpus)
         )
-    if situation.machine.of_vendor("nvidia") and not unserved(situation, "nvidia"):
+    if situation.machine.of_vendor("nvidia") and not gpus_without_driver(situation, "nvidia"):
         yield from _without_libcuda(situation)
         yield from _silent_driver(situation)
         yield from _not_started(situation)

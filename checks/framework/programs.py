@@ -10,7 +10,7 @@ from msgspec import Struct
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AnyRemedy, Evidence, Finding, Fix, Manual, by_hand
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, cuda_answer, within_generation
-from gpudoctor.frameworks.torch.gpu_coverage import spelled
+from gpudoctor.frameworks.torch.gpu_coverage import arch_list
 from gpudoctor.isa import capability
 from gpudoctor.machine import Gpu, Program, ProgramBackend
 from gpudoctor.matrix.versions import figures, package_matches
@@ -150,7 +150,7 @@ def _finding(
             ", ".join(dict.fromkeys(one.kind for one in program.backends)) or "no library for GPUs",
             f"libggml-{_KINDS[vendor]}.so",
         ),
-        "no-code": (f"{library} has no code for {reason.wanted}", spelled(carried), reason.wanted),
+        "no-code": (f"{library} has no code for {reason.wanted}", arch_list(carried), reason.wanted),
         "libraries": (
             f"{library} does not find {', '.join(backend.missing if backend else ())}",
             "not found",
@@ -170,7 +170,7 @@ def _finding(
         evidence=(
             Evidence(program.name, program.path, program.path),
             Evidence(
-                f"{program.name}.backends", spelled(carried) or saw, backend.path if backend else program.folder
+                f"{program.name}.backends", arch_list(carried) or saw, backend.path if backend else program.folder
             ),
             *(Evidence(name, value, program.service) for name, value in program.variables.items()),
         ),

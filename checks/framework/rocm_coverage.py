@@ -9,18 +9,18 @@ from gpudoctor.frameworks.torch import NAME, check
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, never_published
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
-    aside,
+    arch_list,
+    broken_by_override,
     confidence,
     equal_fits,
     evidence,
     finding_about,
     fits,
     fixes_beside,
-    misled,
-    native,
+    is_secondary,
     not_told,
-    spelled,
-    spoiled,
+    override_misfits,
+    without_override,
     without_variable,
 )
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
@@ -52,14 +52,14 @@ def torch_rocm_no_arch_for_gpu(situation: Situation) -> Verdicts:
         return
     for group in equal_fits(all_fits):
         fit = group[0]
-        if _meaningless(situation, fit) or spoiled(situation, fit):
+        if _meaningless(situation, fit) or broken_by_override(situation, fit):
             continue
         if fit.carried.runs == "unknown":
             yield not_told(situation, fit, all_fits)
-        elif fit.served and fit.carried.via_override and native(situation, fit).fails:
-            if not (fit.gpu.integrated and aside(situation, fit, all_fits)):
+        elif fit.served and fit.carried.via_override and without_override(situation, fit).fails:
+            if not (fit.gpu.integrated and is_secondary(situation, fit, all_fits)):
                 yield _by_override(situation, torch, group)
-        elif fit.carried.runs == "no" and not misled(fit) and not aside(situation, fit, all_fits):
+        elif fit.carried.runs == "no" and not override_misfits(fit) and not is_secondary(situation, fit, all_fits):
             yield _without_gfx(situation, torch, group, all_fits)
 
 
@@ -73,8 +73,8 @@ def _without_gfx(situation: Situation, torch: Torch, group: tuple[Fit, ...], all
         group,
         severity="error",
         message=f"{build_name(torch)} has no code for {fit.gpu.name} ({gfx}){tried}; it was built for "
-        f"{spelled(fit.carried.code)}.{first}{listed}",
-        saw=spelled(fit.carried.code),
+        f"{arch_list(fit.carried.code)}.{first}{listed}",
+        saw=arch_list(fit.carried.code),
         want=gfx,
         confidence=confidence(fit),
         evidence=evidence(torch, fit),
@@ -99,7 +99,7 @@ def _by_override(situation: Situation, torch: Torch, group: tuple[Fit, ...]) -> 
     name = next((n for n in (f"{OVERRIDE}_{fit.gpu.kfd_node}", OVERRIDE) if situation.variable(n) == value), OVERRIDE)
     policy = situation.matrix.amd.override(gfx)
     risk = f" Known risk: {policy.note}." if policy and policy.note else ""
-    lacks = "code" if native(situation, fit).carried.runs == "no" else "rocBLAS kernels"
+    lacks = "code" if without_override(situation, fit).carried.runs == "no" else "rocBLAS kernels"
     return finding_about(
         group,
         severity="warning",
@@ -150,7 +150,7 @@ def rocblas_no_arch(situation: Situation) -> Verdicts:
     all_fits = fits(situation)
     for group in equal_fits(tuple(fit for fit in all_fits if fit.carried.runs == "yes" and fit.carried.blas == "no")):
         fit = group[0]
-        if spoiled(situation, fit) or aside(situation, fit, all_fits):
+        if broken_by_override(situation, fit) or is_secondary(situation, fit, all_fits):
             continue
         gfx = fit.gpu.arch.value or ""
         via = situation.matrix.amd.gfx_of_override(fit.carried.via_override)
@@ -174,9 +174,9 @@ def rocblas_no_arch(situation: Situation) -> Verdicts:
 def _blas(situation: Situation, torch: Torch) -> tuple[str, str]:
     own = torch.archs.value
     if own and own.blas_gfx is not None:
-        return spelled(own.blas_gfx), torch.archs.source
+        return arch_list(own.blas_gfx), torch.archs.source
     row = situation.matrix.amd.blas(torch.rocm) if torch.rocm else None
-    return spelled(row.rocblas or ()) if row else "unknown", f"compat_matrix: {row.source}" if row else ""
+    return arch_list(row.rocblas or ()) if row else "unknown", f"compat_matrix: {row.source}" if row else ""
 
 
 def _unlisted(situation: Situation, torch: Torch, fit: Fit) -> bool:
@@ -206,7 +206,9 @@ def amd_gpu_not_listed(situation: Situation) -> Verdicts:
     torch, all_fits = situation.torch, fits(situation)
     if torch is None or situation.built_for != "amd":
         return
-    for group in equal_fits(tuple(fit for fit in all_fits if fit.served and not aside(situation, fit, all_fits))):
+    for group in equal_fits(
+        tuple(fit for fit in all_fits if fit.served and not is_secondary(situation, fit, all_fits))
+    ):
         fit = group[0]
         if fit.carried.via_override or not _unlisted(situation, torch, fit):
             continue

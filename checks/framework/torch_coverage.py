@@ -10,6 +10,7 @@ from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.coverage import never_published, toolkit_knows
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
+    arch_list,
     confidence,
     equal_fits,
     evidence,
@@ -17,7 +18,6 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     fits,
     fixes_beside,
     not_told,
-    spelled,
     torch_for_all,
     weight,
 )
@@ -76,7 +76,7 @@ def _only_ptx(situation: Situation, group: tuple[Fit, ...]) -> Finding:
             f"{build_name(torch)} has only PTX for {gpu.name} ({arch}), which the driver compiles at first start; "
             f"the libraries of CUDA {torch.cuda} are older than this GPU."
         ),
-        saw=spelled(fit.carried.code),
+        saw=arch_list(fit.carried.code),
         want=arch,
         confidence="likely",
         evidence=evidence(torch, fit),
@@ -185,7 +185,7 @@ def _of_the_driver(situation: Situation) -> tuple[str, ...]:
 def _lack(situation: Situation, torch: Torch, fit: Fit) -> tuple[str, str, str]:
     """What the build lacks for the GPU: the message, found and needed."""
     arch = fit.gpu.arch.value or ""
-    gpu, code = f"{fit.gpu.name} ({arch})", spelled(fit.carried.code)
+    gpu, code = f"{fit.gpu.name} ({arch})", arch_list(fit.carried.code)
     row = situation.matrix.gpus.capability(arch)
     if fit.carried.rule == "toolkit-dropped-gpu" and row:
         made = f"{build_name(torch)} was built with CUDA {torch.cuda}, which cannot compile for {gpu}"
@@ -233,12 +233,12 @@ def torch_linalg_no_arch(situation: Situation) -> Verdicts:
             severity="warning",
             message=f"The linear-algebra library of {build_name(torch)} has no code for {fit.gpu.name} ({arch}): "
             "functions of torch.linalg may fail on this GPU; everything else runs.",
-            saw=spelled(linalg),
+            saw=arch_list(linalg),
             want=arch,
             confidence="likely",
             evidence=(
                 Evidence.of("gpu.arch", fit.gpu.arch),
-                Evidence("torch.archs.linalg", spelled(linalg), torch.archs.source or "compat_matrix"),
+                Evidence("torch.archs.linalg", arch_list(linalg), torch.archs.source or "compat_matrix"),
             ),
             fixes=(*builds.without_fault(situation, lambda choice: choice.linalg != "yes"), _LINALG_ON_THE_CPU),
         )

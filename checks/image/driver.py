@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.commands import Command, in_turn
+from gpudoctor.dockerfile.commands import Command, found_in_turn
 from gpudoctor.dockerfile.compat import compat_cuda, named_folders
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.installs import system_packages
@@ -66,7 +66,7 @@ def _driver_of(image: Image, command: Command) -> Iterator[Finding]:
     names = list(dict.fromkeys(system_packages(command)))
     where = command_of(image, command)
     whole = [name for name in names if _DRIVER.match(name)][:_MOST_NAMED]
-    if in_turn(command.argv[0], *_INSTALLER):
+    if found_in_turn(command.argv[0], *_INSTALLER):
         whole.append(command.argv[0])
     pulled = [name for name in names if _WITH_DRIVER.match(name)][:_MOST_NAMED]
     modules = [name for name in names if _KERNEL_MODULE.match(name)]

@@ -11,7 +11,7 @@ from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import install_line, package_line
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.requirements import Requirement
-from gpudoctor.dockerfile.rewriting import apart, in_place
+from gpudoctor.dockerfile.rewriting import in_place, split_off
 from gpudoctor.dockerfile.toolkit import without_toolkit
 from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
@@ -186,7 +186,7 @@ def _beside_torch(image: Image, step: Step, one: Requirement) -> Iterator[str]:
     package = f"{one.name}{one.extras}{one.specifier}"
     if one.file and one.file != step.command.script:
         yield f"{one.file}: leave out {one.name}"
-    yield in_place(image, step.command, apart(step, one.name, package, "--no-build-isolation"))
+    yield in_place(image, step.command, split_off(step, one.name, package, "--no-build-isolation"))
 
 
 def _without_compiler(

@@ -17,7 +17,7 @@ from gpudoctor.frameworks.torch.compiled_packages import (
     unloadable,
 )
 from gpudoctor.frameworks.torch.coverage import cuda_answer
-from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
+from gpudoctor.frameworks.torch.gpu_coverage import arch_list, fits
 from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import Distribution, Extension, Gpu, Torch, archs_of
 from gpudoctor.situation import Situation
@@ -73,7 +73,7 @@ def _not_compiled(situation: Situation) -> Iterator[Finding]:
                 message=f"{package.name} {package.version} was built without its kernels ({row.skip}): it cannot be "
                 "imported.",
                 saw="a wheel for every platform",
-                want=spelled(wanted),
+                want=arch_list(wanted),
                 evidence=(Evidence(f"{package.name}.pure", "py3-none-any", f"{package.path}/WHEEL"),),
                 fixes=(
                     Fix(
@@ -141,12 +141,12 @@ def _without_code(
         lacking,
         message=f"{name} was built without code for {gpu_names(lacking)}: its "
         "first kernel will fail, or it computes on the CPU.",
-        saw=spelled(carried),
-        want=spelled(wanted),
+        saw=arch_list(carried),
+        want=arch_list(wanted),
         evidence=(
             Evidence.of("gpu.arch", lacking[0].arch),
             *(
-                Evidence(f"{one.package}.archs", spelled((*one.sass, *one.ptx, *one.gfx)), one.path)
+                Evidence(f"{one.package}.archs", arch_list((*one.sass, *one.ptx, *one.gfx)), one.path)
                 for one in extensions
             ),
         ),
@@ -170,7 +170,7 @@ def _rebuild(situation: Situation, package: str, version: str, wanted: tuple[str
     if row and least and any(found < least for arch in wanted if (found := capability(arch))):
         return unsupported(row)
     settings = (row.build_amd if amd else row.build) if row else None
-    text = f"Install a release of {package} whose wheel has code for {spelled(wanted)} (see `gpudoctor scan WHEEL`)"
+    text = f"Install a release of {package} whose wheel has code for {arch_list(wanted)} (see `gpudoctor scan WHEEL`)"
     if settings:
         capabilities = list(map(dotted, wanted))
         variables = settings.format(

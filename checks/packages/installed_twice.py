@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from gpudoctor.check import Verdicts
-from gpudoctor.dependencies import applying
+from gpudoctor.dependencies import requirements_here
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, RemovePackage, Severity
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.unmet_dependencies import Effect, effect_of, required_here
@@ -71,7 +71,7 @@ def _mixed(situation: Situation, one: Distribution, effect: Effect) -> Finding:
 
 def _finds_what_it_requires(situation: Situation, one: Distribution) -> bool:
     """Whether the installed packages are in the ranges that a release asks for."""
-    found = ((what, situation.machine.installed(what.name)) for what in applying(one, situation.markers))
+    found = ((what, situation.machine.installed(what.name)) for what in requirements_here(one, situation.markers))
     return all(there is None or what.admits(there.version) for what, there in found)
 
 

@@ -10,13 +10,13 @@ from gpudoctor.finding import Evidence, Finding, Fix, by_hand
 from gpudoctor.frameworks.torch import NAME, builds, check
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
+    arch_list,
+    broken_by_override,
     fits,
     fixes_beside,
-    misled,
+    override_misfits,
     process_order,
     show_only,
-    spelled,
-    spoiled,
 )
 from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder
 from gpudoctor.machine import Gpu, Library
@@ -182,7 +182,13 @@ def amd_unsupported_second_gpu(situation: Situation) -> Verdicts:
     order = process_order(situation)
     for fit in all_fits:
         first = not order or order[0].key == fit.gpu.key
-        if fit.gpu.integrated or not fit.fails or first or misled(fit) or spoiled(situation, fit):
+        if (
+            fit.gpu.integrated
+            or not fit.fails
+            or first
+            or override_misfits(fit)
+            or broken_by_override(situation, fit)
+        ):
             continue
         lacks = "no code" if fit.carried.runs == "no" else "no rocBLAS kernels"
         fixes = fixes_beside(situation, fit, all_fits)
@@ -191,7 +197,7 @@ def amd_unsupported_second_gpu(situation: Situation) -> Verdicts:
             (fit.gpu,),
             message=f"This torch has {lacks} for the second GPU {fit.gpu.name} ({fit.gpu.arch.value}): programs "
             "that use all GPUs fail on it.",
-            saw=spelled(fit.carried.code),
+            saw=arch_list(fit.carried.code),
             want=fit.gpu.arch.value or "",
             evidence=_side_evidence(fit),
             fixes=(*fixes[-1:], *fixes[:-1]),
@@ -202,7 +208,7 @@ def amd_unsupported_second_gpu(situation: Situation) -> Verdicts:
 def _side_evidence(fit: Fit) -> tuple[Evidence, ...]:
     return (
         Evidence.of("gpu.arch", fit.gpu.arch),
-        Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
+        Evidence("torch.archs", arch_list(fit.carried.code), fit.carried.source),
     )
 
 

@@ -9,7 +9,15 @@ from gpudoctor.finding import AnyRemedy, Evidence, Finding, Fix, SetVariable, Se
 from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch import builds
 from gpudoctor.frameworks.torch.coverage import OVERRIDE, natively, override_in_force, within_generation
-from gpudoctor.frameworks.torch.gpu_coverage import Fit, aside, fits, native, spelled, spoiled, without_variable
+from gpudoctor.frameworks.torch.gpu_coverage import (
+    Fit,
+    arch_list,
+    broken_by_override,
+    fits,
+    is_secondary,
+    without_override,
+    without_variable,
+)
 from gpudoctor.frameworks.torch.hsa_override import override_alone
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import Gpu
@@ -63,7 +71,7 @@ def hsa_override_wrong(situation: Situation) -> Verdicts:
             yield _meaningless(situation, name, value)
             continue
         all_fits = fits(situation)
-        ignored = [fit.gpu for fit in all_fits if fit.gpu.integrated and aside(situation, fit, all_fits)]
+        ignored = [fit.gpu for fit in all_fits if fit.gpu.integrated and is_secondary(situation, fit, all_fits)]
         judged = tuple(gpu for gpu in gpus if gpu not in ignored)
         across = [
             gpu
@@ -127,9 +135,9 @@ def _unneeded(situation: Situation, name: str, value: str, named: str, gpus: tup
         if gpu not in gpus or override_in_force(situation, gpu) != value:
             continue
         same = gpu.arch.value == named
-        if not same and not native(situation, fit).served:
+        if not same and not without_override(situation, fit).served:
             continue
-        breaks = spoiled(situation, fit)
+        breaks = broken_by_override(situation, fit)
         severity: Severity = "note" if same else "error" if breaks else "warning"
         message = f"{name}={value} makes {gpu.name} run code for {named}, although this torch has code for "
         message += f"{gpu.arch.value}{f' and none for {named}' if breaks else ''}."
@@ -142,7 +150,7 @@ def _unneeded(situation: Situation, name: str, value: str, named: str, gpus: tup
             evidence=(
                 Evidence(name, value, "environment"),
                 Evidence.of("gpu.arch", gpu.arch),
-                Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
+                Evidence("torch.archs", arch_list(fit.carried.code), fit.carried.source),
             ),
             fixes=(unset(name, "then the GPU runs its own code"),),
         )

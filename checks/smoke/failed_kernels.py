@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Confidence, Evidence, Finding, NotJudged, by_hand, gpu_subject
 from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch.gpu_coverage import arch_list, fits
 from gpudoctor.frameworks.torch.gpu_coverage import evidence as code_evidence
-from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
 from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.frameworks.torch.smoke_faults import (
     CRASH,
@@ -243,7 +243,7 @@ def _code(situation: Situation, fault: Fault) -> str:
     """The GPU's target, and the code that the build has."""
     for fit in fits(situation):
         if situation.torch and fit.gpu in fault.gpus:
-            code = spelled(fit.carried.code) if fit.carried.code else "an unknown list"
+            code = arch_list(fit.carried.code) if fit.carried.code else "an unknown list"
             return f" The GPU is {fit.gpu.arch.value}; {build_name(situation.torch)} was built for {code}."
     return ""
 

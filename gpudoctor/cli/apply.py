@@ -47,7 +47,7 @@ def why_dry(shown: ReportOptions) -> str:
     return "Nothing was changed: there is no terminal to ask on. `gpudoctor fix --yes` applies the plan."
 
 
-def confirmed(plan: Repair) -> bool:
+def ask_to_continue(plan: Repair) -> bool:
     """Ask. Just pressing Enter means no."""
     numbers = [str(at) for at, planned in enumerate(plan.steps, 1) if planned.state == "will run"]
     what = f"step {numbers[0]}" if len(numbers) == 1 else f"steps {', '.join(numbers)}"

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.command_line.arguments import ReportOptions
-from gpudoctor.command_line.machine_source import Sources, probed, with_description, with_questions_of_fixes
+from gpudoctor.command_line.machine_source import Sources, examine, with_description, with_questions_of_fixes
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reporting import judgement_of
 from gpudoctor.engine import Judgement
@@ -71,7 +71,7 @@ class Examination:
         return self._look(self.sources)
 
     def _look(self, given: Sources) -> Diagnosis:
-        survey, _ = probed(given, self.matrix, self.shown)
+        survey, _ = examine(given, self.matrix, self.shown)
         survey = with_questions_of_fixes(survey, given, self.matrix)
         survey = with_description(
             survey, given.description, self.matrix, lambda machine: self.judge(survey, machine, foresee=False)

@@ -70,7 +70,7 @@ def _repair(examination: Examination, request: FixRequest, shown: ReportOptions)
         only=request.only,
         alternative=request.alternative,
         system=request.system,
-        also=install.wanted(request, look.machine, look.judgement.findings, shown),
+        also=install.note_to_fix(request, look.machine, look.judgement.findings, shown),
     )
     if request.script:
         _print_script(plan, examination)
@@ -87,7 +87,7 @@ def _repair(examination: Examination, request: FixRequest, shown: ReportOptions)
     if not runs:
         tell(apply.why_dry(shown))
         return look.exit_code
-    if asks and not apply.confirmed(plan):
+    if asks and not apply.ask_to_continue(plan):
         tell("Nothing was changed.")
         return look.exit_code
     return apply.run_and_check(examination, look, plan, shown)

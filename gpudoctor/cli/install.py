@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _MISSING = "torch-missing"
 
 
-def wanted(
+def note_to_fix(
     request: FixRequest, machine: Machine, findings: Sequence[Finding], shown: ReportOptions
 ) -> tuple[str, ...]:
     """The id of the note whose fix installs torch, if a person wants that. InputError where --install asks for

@@ -75,11 +75,11 @@ def recommend(
         situation = Situation(machine, matrix, requirements(Settings(), sources.require, os.environ))
         answer = recommend_framework(situation, other) if other else choose(situation, companions=companions)
     if style == "json":
-        from gpudoctor.records import in_form
+        from gpudoctor.records import view_as
         from gpudoctor.render.documents import Recommendations
         from gpudoctor.render.json import to_json
 
-        sys.stdout.write(to_json(in_form(Recommendations, answer)))
+        sys.stdout.write(to_json(view_as(Recommendations, answer)))
     else:
         lines = recommendation_lines(answer, machine, again=sources.options, verbose=verbose)
         print_lines(lines, sys.stdout, color=not no_color)

@@ -94,9 +94,9 @@ def _judged(
 def _gpus(names: tuple[str, ...], matrix: Matrix) -> tuple[tuple[Gpu, ...], bool]:
     """The GPUs to judge by, and whether a person named them."""
     if names:
-        from gpudoctor.intake.described_gpus import identified, placed
+        from gpudoctor.intake.described_gpus import identify, with_places
 
-        return placed(identified(names, matrix), (), wsl=False), True
+        return with_places(identify(names, matrix), (), wsl=False), True
     from gpudoctor.frameworks.torch.builds import gpus_to_serve
     from gpudoctor.survey import survey
 

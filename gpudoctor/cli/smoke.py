@@ -133,12 +133,12 @@ def _list(shown: ReportOptions) -> int:
 
     kernels = all_kernels()
     if shown.style == "json":
-        from gpudoctor.records import in_form
+        from gpudoctor.records import view_as
         from gpudoctor.render.documents import Kernels, ListedKernel
         from gpudoctor.render.json import to_json
 
         rows = (
-            in_form(ListedKernel, one, dtypes=tuple(filter(None, one.dtypes)), devices=one.gpus) for one in kernels
+            view_as(ListedKernel, one, dtypes=tuple(filter(None, one.dtypes)), devices=one.gpus) for one in kernels
         )
         sys.stdout.write(to_json(Kernels(kernels=tuple(rows))))
         return 0

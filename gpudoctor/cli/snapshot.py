@@ -35,14 +35,14 @@ def snapshot(examined: ExaminationOptions, variables: dict[str, str], private: b
         if private:
             raise InputError("--files always leaves private details out: it does not go with --private")
         return record(examined, variables, files)
-    from gpudoctor.command_line.machine_source import Sources, probed, with_questions_of_fixes
+    from gpudoctor.command_line.machine_source import Sources, examine, with_questions_of_fixes
     from gpudoctor.intake.snapshot import Snapshot
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.json import machine_data, to_json
 
     matrix = load_matrix(())
     sources = Sources(examined, variables)
-    survey, _ = probed(sources, matrix, ReportOptions(style="json"))
+    survey, _ = examine(sources, matrix, ReportOptions(style="json"))
     survey = with_questions_of_fixes(survey, sources, matrix)
     head = Snapshot(machine=survey.machine)
     data = machine_data(survey.machine, private=private)

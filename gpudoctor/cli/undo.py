@@ -12,7 +12,7 @@ from gpudoctor.cli.output import asked_for, print_json, print_text, teller
 from gpudoctor.command_line.running import tell
 from gpudoctor.exit_codes import of_failure
 from gpudoctor.host import InputError, LiveHost
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 from gpudoctor.render.steps import command_line
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: boo
     except (RepairError, OSError) as error:
         told = Undone(ok=False, problem=reason(error))
     if shown.style == "json":
-        print_json(in_form(Undo, told, run=run.id), shown)
+        print_json(view_as(Undo, told, run=run.id), shown)
     else:
         print_text(undone_lines(told), shown)
     return 0 if told.ok else of_failure(told.interrupted)

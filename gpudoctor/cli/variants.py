@@ -33,7 +33,7 @@ def variants(sources: Sources, style: str | None, no_color: bool) -> int:
     from gpudoctor.cli.recommend import machine_to_serve
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.recommend.variants import variants as asked
-    from gpudoctor.records import in_form
+    from gpudoctor.records import view_as
     from gpudoctor.render.documents import AskedOfMachine
     from gpudoctor.render.json import to_json
     from gpudoctor.render.lines import print_lines
@@ -45,7 +45,7 @@ def variants(sources: Sources, style: str | None, no_color: bool) -> int:
         machine = machine_to_serve(sources, matrix, progress.stage)
         answer = asked(Situation(machine, matrix))
     if style == "json":
-        sys.stdout.write(to_json(in_form(AskedOfMachine, answer)))
+        sys.stdout.write(to_json(view_as(AskedOfMachine, answer)))
     elif style == "shell":
         sys.stdout.write(shell_lines(answer))
     else:

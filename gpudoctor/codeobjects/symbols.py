@@ -21,12 +21,12 @@ _MOST_SYMBOLS = 1 << 18
 _MOST_NEEDS = 4096
 
 
-def provided(elf: Elf) -> frozenset[str]:
+def provided_symbols(elf: Elf) -> frozenset[str]:
     """Names of the symbols that other libraries find in it."""
     return frozenset(elf.string(name) for name, _, section in _symbols(elf) if section)
 
 
-def undefined(elf: Elf) -> Iterator[str]:
+def needed_symbols(elf: Elf) -> Iterator[str]:
     """Names of the symbols that it needs of any other library; weak ones may be missing."""
     return (elf.string(name) for name, info, section in _symbols(elf) if not section and info >> 4 != _WEAK and name)
 
@@ -75,7 +75,7 @@ def symbol_hash(name: str) -> int:
     return hashed
 
 
-def needed_of(elf: Elf, library: str) -> frozenset[str]:
+def symbols_needed_of(elf: Elf, library: str) -> frozenset[str]:
     """Names of the symbols that it needs of `library` (a soname), as the symbols' versions say; weak ones may be
     missing. A library without symbol versions says nothing."""
     table, needs = _section(elf, _SHT_VERSYM), _section(elf, _SHT_VERNEED)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from gpudoctor.command_line.arguments import ExaminationOptions, as_record, shown
 from gpudoctor.command_line.interrupted_fixes import tell_if_cut_off
-from gpudoctor.command_line.machine_source import Sources, probed, with_description, with_questions_of_fixes
+from gpudoctor.command_line.machine_source import Sources, examine, with_description, with_questions_of_fixes
 from gpudoctor.command_line.options import REQUIRE, WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
 from gpudoctor.command_line.reading import Given, words
@@ -31,7 +31,7 @@ def check(given: Given, environ: Mapping[str, str] = os.environ) -> int:
     needs = requirements(project if sources.is_this_machine else Settings(), sources.require, environ)
     how = shown(given, project, needs)
     matrix = load_matrix(sources.overlays)
-    survey, subject = probed(sources, matrix, how)
+    survey, subject = examine(sources, matrix, how)
     survey = with_description(
         survey, sources.description, matrix, lambda machine: judgement_of(machine, matrix, how, needs, foresee=False)
     )

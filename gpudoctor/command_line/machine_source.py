@@ -64,20 +64,20 @@ class Sources(Struct, frozen=True):
         return words((*WHERE, REQUIRE), given)
 
 
-def probed(sources: Sources, matrix: Matrix, shown: ReportOptions) -> tuple[Survey, Subject]:
+def examine(sources: Sources, matrix: Matrix, shown: ReportOptions) -> tuple[Survey, Subject]:
     """Probe this machine, or the one below the root, or read the recorded one. Where other GPUs are described, these
     ones are not asked."""
     if sources.snapshot is not None:
-        return surveyed(sources, matrix)
+        return examine_quietly(sources, matrix)
     from gpudoctor.host.interrupts import interruptible
     from gpudoctor.render.progress import progress_line
 
     settings = project_settings() if sources.is_this_machine else Settings()
     with interruptible(), progress_line(shown.style, shown.quiet) as progress:
-        return surveyed(sources, matrix, settings.level, progress, progress.stage)
+        return examine_quietly(sources, matrix, settings.level, progress, progress.stage)
 
 
-def surveyed(
+def examine_quietly(
     sources: Sources,
     matrix: Matrix,
     default_level: str | None = None,

@@ -90,12 +90,12 @@ def requirements(settings: Settings, given: Iterable[str], environ: Mapping[str,
     )
     if not texts:
         return ()
-    from gpudoctor.requirement import RequirementError, each, parse
+    from gpudoctor.requirement import RequirementError, parse, split_requirements
 
     found: dict[str, Requirement] = {}
     for source, text, firm in texts:
         try:
-            found |= {one.text: one for one in (parse(part, firm=firm) for part in each(text))}
+            found |= {one.text: one for one in (parse(part, firm=firm) for part in split_requirements(text))}
         except RequirementError as error:
             raise InputError(f"{source}: {error}") from None
     return tuple(found.values())

@@ -277,7 +277,7 @@ def _written(words: tuple[str, ...]) -> str:
     return next((target for sign, target in itertools.pairwise(words) if sign in (">", ">>")), "")
 
 
-def in_turn(text: str, *patterns: re.Pattern[str]) -> bool:
+def found_in_turn(text: str, *patterns: re.Pattern[str]) -> bool:
     """Whether each pattern is found after the one before. One pattern with `.*` would search a long text
     repeatedly."""
     end = 0

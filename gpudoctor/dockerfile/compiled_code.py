@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.dockerfile.image import Step
-from gpudoctor.dockerfile.installs import WITH_VALUE, parted
+from gpudoctor.dockerfile.installs import WITH_VALUE, split_options
 
 if TYPE_CHECKING:
     from gpudoctor.dockerfile.image import Image
@@ -115,7 +115,7 @@ def _tool(step: Step) -> str:
 
 
 def _of_package(argv: tuple[str, ...]) -> str:
-    words, _, flags = parted(argv[1:], WITH_VALUE - {"-e", "--editable"})
+    words, _, flags = split_options(argv[1:], WITH_VALUE - {"-e", "--editable"})
     if words and words[-1].endswith(".whl"):
         return ""
     if any(flag.startswith("--no-build-isolation") for flag in flags):

@@ -14,7 +14,7 @@ from gpudoctor.bounded_yaml import YamlError, read_yaml
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.environments import CONDA_ROOT, CONDAS
-from gpudoctor.dockerfile.installs import PipInstall, install_of, parted
+from gpudoctor.dockerfile.installs import PipInstall, install_of, split_options
 from gpudoctor.dockerfile.projects import Choice
 from gpudoctor.dockerfile.requirements import Read, Requirement, RequirementCollector
 
@@ -44,7 +44,7 @@ def conda_installs(command: Command, read: Read, bounds: Bounds, machine: str) -
     """The torch that a command of conda installs, and what pip installs for its environment.yml."""
     if os.path.basename(command.argv[0]) not in CONDAS:
         return ()
-    words, options, flags = parted(command.argv[1:], _WITH_VALUE)
+    words, options, flags = split_options(command.argv[1:], _WITH_VALUE)
     words = words[1:] if words[:1] == ["env"] else words
     if not words or words[0] not in _VERBS:
         return ()
@@ -92,7 +92,7 @@ def conda_packages(command: Command) -> tuple[str, ...]:
     """The packages that a command of conda or pixi names."""
     if os.path.basename(command.argv[0]) not in (*CONDAS, "pixi"):
         return ()
-    words, _, _ = parted(command.argv[1:], _WITH_VALUE)
+    words, _, _ = split_options(command.argv[1:], _WITH_VALUE)
     if not {*_VERBS, "add"} & set(words[:2]):
         return ()
     return tuple(re.split(r"::", re.split(r"[=<>! \[]", word)[0])[-1].lower() for word in words[1:])

@@ -64,7 +64,7 @@ def pip_install(command: Command, read: Read, bounds: Bounds, machine: str) -> P
     if found is None:
         return None
     tool, verb, words = found
-    plain, options, flags = parted(words, WITH_VALUE)
+    plain, options, flags = split_options(words, WITH_VALUE)
     if verb == "sync":  # uv pip sync: its words are requirements files
         plain, options["-r"] = [], plain
 
@@ -119,7 +119,7 @@ def install_of(
     )
 
 
-def parted(
+def split_options(
     words: Sequence[str], with_value: Collection[str]
 ) -> tuple[list[str], dict[str, list[str]], tuple[str, ...]]:
     """The plain words of a command, its options with their values, and all its options."""

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
-from gpudoctor.dockerfile.installs import PipInstall, install_of, parted
+from gpudoctor.dockerfile.installs import PipInstall, install_of, split_options
 from gpudoctor.dockerfile.markers import applies
 from gpudoctor.dockerfile.other_locks import LockedTorch, of_pdm, of_pipenv, of_pipfile, of_pixi, requirements_of
 from gpudoctor.dockerfile.projects import Choice
@@ -141,7 +141,7 @@ def _unlocked(command: Command, call: _Call, collected: RequirementCollector) ->
 
 def _call(command: Command) -> _Call | None:
     tool, words = os.path.basename(command.argv[0]), command.argv[1:]
-    plain, options, flags = parted(words, _WITH_VALUE)
+    plain, options, flags = split_options(words, _WITH_VALUE)
     if not plain or plain[0] not in _VERBS.get(tool, ()) or "$" in command.text:
         return None
 

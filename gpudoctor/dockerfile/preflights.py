@@ -10,7 +10,7 @@ from itertools import pairwise
 from msgspec import Struct
 
 from gpudoctor.dockerfile.image import Start
-from gpudoctor.requirement import Requirement, RequirementError, each, parse
+from gpudoctor.requirement import Requirement, RequirementError, parse, split_requirements
 
 _FLAGS = ("-q", "-v", "-qv", "-vq", "--quiet", "--verbose", "--set-env")
 """Options of a preflight that take no value."""
@@ -75,7 +75,7 @@ def _sure_preflights(start: Start) -> Iterator[Sequence[str]]:
 
 
 def _requirements(text: str) -> Iterator[Requirement]:
-    for one in each(text) if text.strip() and "$" not in text else ():
+    for one in split_requirements(text) if text.strip() and "$" not in text else ():
         try:
             yield parse(one)
         except RequirementError:

@@ -79,7 +79,7 @@ def rewritten(
     return " ".join((*head, *shown[:at], *_index_options(step, index, bool(others)), *shown[at:]))
 
 
-def apart(step: Step, name: str, package: str, option: str) -> str:
+def split_off(step: Step, name: str, package: str, option: str) -> str:
     """The command without one package, and then that package alone with an option."""
     head, words = _parts(step.command, (name,))
     mine = any(word.package == name for word in words)

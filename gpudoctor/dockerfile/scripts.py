@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from gpudoctor.dockerfile.commands import SHELLS, in_turn
+from gpudoctor.dockerfile.commands import SHELLS, found_in_turn
 
 INSTALLER = re.compile(r"\b(pip[\d.]*|uv|conda|mamba|micromamba|poetry|pdm|pixi|pipenv)\b")
 _VERB = re.compile(r"\b(install|sync|add|create|update)\b")
@@ -45,12 +45,12 @@ def installing_script(path: str, text: str | None) -> Script | None:
 
 def installs_torch(text: str) -> bool:
     """Whether a line of a script seems to install torch."""
-    return any(in_turn(line, INSTALLER, _VERB, _TORCH) for line in text.split("\n") if line.lstrip()[:1] != "#")
+    return any(found_in_turn(line, INSTALLER, _VERB, _TORCH) for line in text.split("\n") if line.lstrip()[:1] != "#")
 
 
 def _may_install(text: str) -> bool:
     lines = text.split("\n")
-    return bool(_MAY_INSTALL.search(text)) or any(in_turn(line, INSTALLER, _VERB) for line in lines)
+    return bool(_MAY_INSTALL.search(text)) or any(found_in_turn(line, INSTALLER, _VERB) for line in lines)
 
 
 def script_path(argv: tuple[str, ...]) -> str:

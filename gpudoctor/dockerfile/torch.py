@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from gpudoctor.dockerfile.commands import in_turn
+from gpudoctor.dockerfile.commands import found_in_turn
 from gpudoctor.dockerfile.conda import conda_packages
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.torch_dependents import required_by
@@ -29,7 +29,7 @@ def torch_of(image: Image, matrix: Matrix) -> ImageTorch | None:
         return None
     if any(step.script is not None and step.script.names_torch for step in image.steps):
         return None
-    uninstalls = [step.command.line for step in image.steps if in_turn(step.command.text, *_UNINSTALLED)]
+    uninstalls = [step.command.line for step in image.steps if found_in_turn(step.command.text, *_UNINSTALLED)]
     if held is not None and uninstalls:
         held = None
     for asked in sorted((*asked_for(image), *required_by(image, matrix)), key=lambda asked: asked.line):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.dockerfile.commands import Command, in_turn
+from gpudoctor.dockerfile.commands import Command, found_in_turn
 from gpudoctor.dockerfile.image import Image, Step
 
 _CONDA = re.compile(r"\b(conda|mamba|micromamba)\b")
@@ -24,7 +24,7 @@ def installs_unread(image: Image, step: Step) -> bool:
     pip = step.pip
     unread = pip is not None and (pip.incomplete or pip.unread) and not pip.elsewhere
     text, named = step.command.text, pip is not None and not pip.locked
-    locked = not named and (_syncs(text) or any(in_turn(text, *patterns) for patterns in _LOCKED))
+    locked = not named and (_syncs(text) or any(found_in_turn(text, *patterns) for patterns in _LOCKED))
     return bool(unread or locked or step.script)
 
 

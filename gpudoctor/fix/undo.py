@@ -18,7 +18,7 @@ from gpudoctor.fix.run import Run
 from gpudoctor.fix.scope import check_recorded, recorded_scope
 from gpudoctor.host.interrupts import Interrupted, interruptible
 from gpudoctor.privacy import without_secrets
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 
 
 class Undone(PutBack):
@@ -50,17 +50,17 @@ def undo(run: Run, *, say: Callable[[Event], None]) -> Undone:
                     run, result = _put_back(run)
                 run, problem = _revert_system_steps(run, say)
         except Interrupted as by:
-            return in_form(
+            return view_as(
                 Undone, result, ok=False, interrupted=by.number, problem="Interrupted: undo it again to go on."
             )
         except OSError as error:
             path = os.fsdecode(error.filename or b"")
-            return in_form(Undone, result, ok=False, problem=f"{path}: {error.strerror}. Undo it again to go on.")
+            return view_as(Undone, result, ok=False, problem=f"{path}: {error.strerror}. Undo it again to go on.")
         if problem:
-            return in_form(Undone, result, ok=False, problem=problem)
+            return view_as(Undone, result, ok=False, problem=problem)
         discard(run.kept_folder)
         note(run, "undone")
-        return in_form(Undone, result)
+        return view_as(Undone, result)
 
 
 def forget(run: Run, *, half_changed: bool = False) -> int:

@@ -16,12 +16,12 @@ from gpudoctor.fleet.readers import (
     DRIVER,
     RUNTIME,
     ComparedFact,
+    fact_text,
     gpus,
     on_gpus,
     own_interfaces,
-    stated,
-    told,
     value_of,
+    value_text,
 )
 from gpudoctor.machine import Gpu, Machine, PythonEnvironment
 
@@ -41,9 +41,9 @@ _WHEELS = (
 
 # --- NVIDIA ----------------------------------------------------------------------------------------
 
-_nvidia_driver = stated("nvidia.module", lambda module: module.version)
-_nvidia_flavour = told("nvidia.module", lambda module: module.flavour)
-_manager, _manager_runs = (stated(f"nvidia.fabric.manager_{name}") for name in ("version", "running"))
+_nvidia_driver = fact_text("nvidia.module", lambda module: module.version)
+_nvidia_flavour = value_text("nvidia.module", lambda module: module.flavour)
+_manager, _manager_runs = (fact_text(f"nvidia.fabric.manager_{name}") for name in ("version", "running"))
 _peers = on_gpus(lambda gpu: None if gpu.nvml is None or gpu.nvml.peers is None else len(gpu.nvml.peers))
 
 
@@ -70,13 +70,13 @@ def _ecc(gpu: Gpu) -> str | None:
 # --- AMD -------------------------------------------------------------------------------------------
 
 _amd_firmware = on_gpus(lambda gpu: " ".join(f"{one.name} {one.version:#x}" for one in gpu.firmware) or None)
-_rocm = stated("amd.rocm", lambda installed: " ".join(sorted(one.version for one in installed)) or "none")
+_rocm = fact_text("amd.rocm", lambda installed: " ".join(sorted(one.version for one in installed)) or "none")
 
 # --- the system and the environment ----------------------------------------------------------------
 
-_os = told("system.os", lambda own: f"{own.id} {own.version}".strip())
-_shm = stated("system.shm", lambda size: f"{size / (1 << 20):.0f} MiB")
-_python = told("environment", lambda environment: environment.python.value)
+_os = value_text("system.os", lambda own: f"{own.id} {own.version}".strip())
+_shm = fact_text("system.shm", lambda size: f"{size / (1 << 20):.0f} MiB")
+_python = value_text("environment", lambda environment: environment.python.value)
 
 
 def _memory(size: int) -> str:
@@ -96,28 +96,28 @@ FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("peers", "GPUs that each GPU reaches directly", _peers, "model"),
     ComparedFact("nvidia.driver", "NVIDIA driver", _nvidia_driver, layers=("driver", "runtime", "framework")),
     ComparedFact("nvidia.modules", "NVIDIA kernel modules", _nvidia_flavour, "model", layers=DRIVER),
-    ComparedFact("nvidia.libraries", "NVIDIA driver libraries", stated("nvidia.userland"), layers=DRIVER),
+    ComparedFact("nvidia.libraries", "NVIDIA driver libraries", fact_text("nvidia.userland"), layers=DRIVER),
     ComparedFact("nvidia.fabric_manager", "fabric manager", _manager, "model", layers=DRIVER),
     ComparedFact("nvidia.fabric_manager_running", "fabric manager runs", _manager_runs, "model", layers=DRIVER),
-    ComparedFact("nvidia.nvswitches", "NVSwitches", stated("nvidia.fabric.switches"), "model", layers=DRIVER),
-    ComparedFact("amd.driver", "amdgpu driver", stated("amd.module"), "model", layers=DRIVER),
+    ComparedFact("nvidia.nvswitches", "NVSwitches", fact_text("nvidia.fabric.switches"), "model", layers=DRIVER),
+    ComparedFact("amd.driver", "amdgpu driver", fact_text("amd.module"), "model", layers=DRIVER),
     ComparedFact("amd.firmware", "firmware of the GPUs", _amd_firmware, "model"),
     ComparedFact("amd.rocm", "ROCm of the system", _rocm, layers=RUNTIME),
-    ComparedFact("torch.version", "torch", told("environment", _torch), layers=("runtime", "framework")),
+    ComparedFact("torch.version", "torch", value_text("environment", _torch), layers=("runtime", "framework")),
     ComparedFact("python", "Python", _python),
-    ComparedFact("kernel", "kernel", stated("system.kernel"), severity="note", layers=DRIVER),
-    ComparedFact("kernel.options", "kernel options", stated("system.kernel_options"), "model"),
+    ComparedFact("kernel", "kernel", fact_text("system.kernel"), severity="note", layers=DRIVER),
+    ComparedFact("kernel.options", "kernel options", fact_text("system.kernel_options"), "model"),
     ComparedFact("os", "distribution", _os, severity="note"),
-    ComparedFact("memory", "memory", told("system.memory", _memory), "model"),
+    ComparedFact("memory", "memory", value_text("system.memory", _memory), "model"),
     ComparedFact("shm", "/dev/shm", _shm, "model"),
-    ComparedFact("virtual_machine", "virtual machine", stated("system.virtual_machine"), severity="note"),
-    ComparedFact("container", "container", stated("system.container")),
+    ComparedFact("virtual_machine", "virtual machine", fact_text("system.virtual_machine"), severity="note"),
+    ComparedFact("container", "container", fact_text("system.container")),
     *PLATFORM_FACTS,
 )
 """Facts that every machine has at most once; packages and variables come beside them, by name."""
 
 
-def compared(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
+def compared_values(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     """Each known fact of a machine with its value."""
     for fact in FACTS:
         if (value := fact.read(machine)) is not None:

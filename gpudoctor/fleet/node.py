@@ -52,7 +52,7 @@ def lines_of_check(check: Sequence[str], seconds: float, environ: Mapping[str, s
     """Check this node, with these options; its document as the lines that travel."""
     node = node_name(environ)
     argv = (sys.executable, "-m", "gpudoctor", "check", "--format", "json", *check)
-    yield from frames(node, msgspec.json.encode(checked(node, argv, seconds, environ)))
+    yield from frames(node, msgspec.json.encode(run_check(node, argv, seconds, environ)))
 
 
 def failure(node: str, what: str) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def _head(raw: bytes) -> _Failure | _Report:
         return msgspec.json.decode(raw, type=_Report)
 
 
-def checked(node: str, argv: Sequence[str], seconds: float, environ: Mapping[str, str]) -> dict[str, Any]:
+def run_check(node: str, argv: Sequence[str], seconds: float, environ: Mapping[str, str]) -> dict[str, Any]:
     """Run a check that prints JSON; the document of this node."""
     printed, words = bytearray(), deque[str](maxlen=1)
     tell = by_line(lambda line: words.append(line) if line.strip() else None)

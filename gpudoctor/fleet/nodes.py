@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
-from gpudoctor.fleet.facts import compared
+from gpudoctor.fleet.facts import compared_values
 from gpudoctor.fleet.readers import ComparedFact, computing, main_model, without_container
 from gpudoctor.machine import Machine, NvmlDevice, System, Torch
 from gpudoctor.machine.board import Board
@@ -87,7 +87,7 @@ class Reader:
         if document.role in _WITHOUT_GPU and not machine.gpus and machine.buses.known:
             found = _without_gpu(found)
         facts = {}
-        for fact, value in compared(machine):
+        for fact, value in compared_values(machine):
             self.facts.setdefault(fact.name, fact)
             facts[fact.name] = sys.intern(value)
         if machine.torch:

@@ -11,14 +11,14 @@ from gpudoctor.fleet.readers import (
     RUNTIME,
     ComparedFact,
     counted,
+    fact_text,
     in_all,
     limit,
     of_boards,
     of_ports,
     on_gpus,
     own_interfaces,
-    stated,
-    told,
+    value_text,
 )
 from gpudoctor.machine import Clock, Gpu, Machine, ProcessLimits, RdmaPort
 from gpudoctor.plain_text import number_of, size
@@ -43,7 +43,7 @@ def _throttled(gpu: Gpu) -> str | None:
 
 # --- RDMA --------------------------------------------------------------------------------------------
 
-_devices = stated("network.rdma", lambda found: counted(one.board or one.driver or "RDMA device" for one in found))
+_devices = fact_text("network.rdma", lambda found: counted(one.board or one.driver or "RDMA device" for one in found))
 """How many of which board: what they lack, a missing device lacks only here."""
 
 
@@ -74,14 +74,16 @@ def _dma_buf(machine: Machine) -> str | None:
     return None if not able else "yes" if able == {True} else "no" if able == {False} else "some GPUs"
 
 
-_acs = told("system.acs", lambda bridges: f"redirects in {number_of(len(bridges), 'bridge')}" if bridges else "off")
+_acs = value_text(
+    "system.acs", lambda bridges: f"redirects in {number_of(len(bridges), 'bridge')}" if bridges else "off"
+)
 
 # --- limits and clock --------------------------------------------------------------------------------
 
-_open_files = told("system.limits", lambda it: "unlimited" if it.open_files is None else str(it.open_files))
-_hugepages = told("system.hugepages", lambda pages: size(pages) if pages else "none")
-_synchronized = told("system.clock", lambda it: {None: None, True: "yes", False: "no"}[it.synchronized])
-_time_service = told("system.clock", lambda it: it.service or None)
+_open_files = value_text("system.limits", lambda it: "unlimited" if it.open_files is None else str(it.open_files))
+_hugepages = value_text("system.hugepages", lambda pages: size(pages) if pages else "none")
+_synchronized = value_text("system.clock", lambda it: {None: None, True: "yes", False: "no"}[it.synchronized])
+_time_service = value_text("system.clock", lambda it: it.service or None)
 
 
 def _locked_memory(limits: ProcessLimits) -> str:
@@ -130,21 +132,24 @@ PLATFORM_FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("rdma.mtu", "MTU of active RDMA ports", _port_mtus, "model", layers=DRIVER),
     ComparedFact("interfaces", "network interfaces", _interfaces, "model", "note"),
     ComparedFact(
-        "gpudirect.modules", "GPUDirect modules", stated("nvidia.gpudirect_modules"), "model", layers=RUNTIME
+        "gpudirect.modules", "GPUDirect modules", fact_text("nvidia.gpudirect_modules"), "model", layers=RUNTIME
     ),
     ComparedFact("gpudirect.dma_buf", "dma-buf of GPU memory", _dma_buf, "model", layers=RUNTIME),
-    ComparedFact("iommu", "IOMMU", stated("system.iommu"), "model"),
+    ComparedFact("iommu", "IOMMU", fact_text("system.iommu"), "model"),
     ComparedFact("acs", "ACS of PCI bridges", _acs, "model", layers=DRIVER),
     ComparedFact(
-        "limits.locked_memory", "limit of locked memory", told("system.limits", _locked_memory), layers=("access",)
+        "limits.locked_memory",
+        "limit of locked memory",
+        value_text("system.limits", _locked_memory),
+        layers=("access",),
     ),
     ComparedFact("limits.open_files", "limit of open files", _open_files, severity="note"),
     ComparedFact("limits.memory", "memory of the control group", limit("memory", size), "model", "note"),
     ComparedFact("limits.cpus", "processors that a process may use", limit("cpus"), "model", "note"),
     ComparedFact("hugepages", "huge pages", _hugepages, "model"),
-    ComparedFact("clock.source", "clock source", stated("system.clock_source"), "model"),
+    ComparedFact("clock.source", "clock source", fact_text("system.clock_source"), "model"),
     ComparedFact("clock.synchronized", "clock synchronized", _synchronized),
-    ComparedFact("clock.error", "error of the clock", told("system.clock", _clock_error)),
+    ComparedFact("clock.error", "error of the clock", value_text("system.clock", _clock_error)),
     ComparedFact("clock.service", "time service", _time_service, severity="note"),
     ComparedFact("nccl", "NCCL that torch loads", _nccl, layers=RUNTIME),
     ComparedFact("nccl.files", "NCCL's own files", _settings, layers=RUNTIME),

@@ -101,7 +101,7 @@ def in_all(values: Iterable[object], of: str) -> str | None:
     return ", ".join(f"{value} ({count} {of}{'s' * (count != 1)})" for value, count in rows)
 
 
-def stated(path: str, write: Callable[[Any], str] | None = None) -> Read:
+def fact_text(path: str, write: Callable[[Any], str] | None = None) -> Read:
     """A fact of the machine ("nvidia.userland"), written so where it has a value; "none" for what does not exist."""
     read: Callable[[Machine], Fact[Any]] = attrgetter(path)
 
@@ -112,7 +112,7 @@ def stated(path: str, write: Callable[[Any], str] | None = None) -> Read:
     return value
 
 
-def told(path: str, write: Callable[[Any], str | None]) -> Read:
+def value_text(path: str, write: Callable[[Any], str | None]) -> Read:
     """What the value of a fact tells; None where it has none."""
     read: Callable[[Machine], Fact[Any]] = attrgetter(path)
     return lambda machine: None if (value := read(machine).value) is None else write(value)
@@ -121,7 +121,7 @@ def told(path: str, write: Callable[[Any], str | None]) -> Read:
 def limit(name: str, write: Callable[[Any], str] = str) -> Read:
     """A number of the process's limits; None if there is none."""
     read = attrgetter(name)
-    return told("system.limits", lambda limits: None if (number := read(limits)) is None else write(number))
+    return value_text("system.limits", lambda limits: None if (number := read(limits)) is None else write(number))
 
 
 def on_gpus(read: Callable[[Gpu], object]) -> Read:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity, by_hand
-from gpudoctor.frameworks.torch.gpu_coverage import fits, spelled
+from gpudoctor.frameworks.torch.gpu_coverage import arch_list, fits
 from gpudoctor.isa import capability, cuda_runs
 from gpudoctor.machine import Distribution, Gpu, archs_of
 from gpudoctor.matrix.rows.packages import ExtensionBuild, FrameworkBuild
@@ -39,7 +39,7 @@ def _by_its_source(situation: Situation) -> Iterator[Finding]:
             lacking,
             message=f"{package.name} {package.version} does not support "
             f"{gpu_names(lacking)}: it needs {row.least} or newer.",
-            saw=spelled(archs_of(lacking)),
+            saw=arch_list(archs_of(lacking)),
             want=f"{row.least} or newer",
             confidence="likely",
             evidence=(Evidence(f"{package.name}.version", package.version, package.path),),
@@ -131,8 +131,8 @@ def _without_code(
         lacking,
         message=f"{package.name} {package.version} has no code for {gpu_names(lacking)}: {title} cannot compute on "
         "it.",
-        saw=spelled(code) if code else f"{build.least} and newer",
-        want=spelled(archs_of(lacking)),
+        saw=arch_list(code) if code else f"{build.least} and newer",
+        want=arch_list(archs_of(lacking)),
         confidence="likely",
         evidence=(Evidence(f"{package.name}.version", package.version, package.path),),
         fixes=fixes or (on_another_gpu(title, lacking),),

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.host import InputError
-from gpudoctor.intake.described_gpus import SOURCE, identified, placed, processor, usual_meanings
+from gpudoctor.intake.described_gpus import SOURCE, identify, processor, usual_meanings, with_places
 from gpudoctor.intake.described_system import assumed_kernel, described_log, described_system, driver_version
 from gpudoctor.intake.described_torch import (
     USUAL_PYTHON,
@@ -198,7 +198,7 @@ def _still_assumed(assumed: tuple[str, ...], description: Description) -> tuple[
 
 
 def _with_described_gpus(machine: Machine, description: Description, matrix: Matrix) -> Machine:
-    identities = identified(description.gpus, matrix)
+    identities = identify(description.gpus, matrix)
     arch = processor(identities)
     if arch and description.platform and machine.system.arch.value != arch:
         raise InputError(f"--platform {description.platform}: {identities[0].name} comes with an {arch} processor")
@@ -219,7 +219,7 @@ def with_gpus(
     if board is not None:
         system = replace(system, jetson=known(Jetson(model=board), SOURCE))
     wsl = system.wsl.known
-    gpus = placed(identities, faults, wsl=wsl)
+    gpus = with_places(identities, faults, wsl=wsl)
     nodes = known((DeviceNode(path="/dev/dxg", opened="ok"),), SOURCE) if wsl else absent(SOURCE)
     described_gpus = replace(
         machine,

@@ -13,7 +13,7 @@ from gpudoctor.machine import Gpu, LogFault, Machine, known
 from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.names import vgpu_series
 from gpudoctor.matrix.questions import Matrix
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 
 SOURCE = "description"
 _WITH_GRACE = ("GH200", "GB200", "GB300")
@@ -31,7 +31,7 @@ class AmbiguousGpuError(InputError):
         self.choices = choices
 
 
-def identified(names: Sequence[str], matrix: Matrix) -> tuple[Identity, ...]:
+def identify(names: Sequence[str], matrix: Matrix) -> tuple[Identity, ...]:
     """The GPUs of these names, in order. Raises InputError for a name that means nothing or several GPUs."""
     found: list[Identity] = []
     for place, name in enumerate(names):
@@ -115,7 +115,7 @@ def processor(identities: Iterable[Identity]) -> str:
     return ""
 
 
-def placed(identities: tuple[Identity, ...], faults: tuple[LogFault, ...], *, wsl: bool) -> tuple[Gpu, ...]:
+def with_places(identities: tuple[Identity, ...], faults: tuple[LogFault, ...], *, wsl: bool) -> tuple[Gpu, ...]:
     """The GPUs with the places, indexes and nodes that they would have, in the order given. A described kernel log
     tells their addresses. WSL has none, and no nodes: Windows has the GPUs."""
     counted = {"nvidia": 0, "amd": 0}
@@ -129,7 +129,7 @@ def placed(identities: tuple[Identity, ...], faults: tuple[LogFault, ...], *, ws
         node = f"/dev/nvidia{index}" if nvidia else f"/dev/dri/renderD{128 + index}"
         address = logged[index] if index < len(logged) else f"0000:{slot:02x}:00.0"
         gpus.append(
-            in_form(
+            view_as(
                 Gpu,
                 identity,
                 arch=known(identity.arch, SOURCE),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.dependencies import TRITONS, applying, closure, normalised
+from gpudoctor.dependencies import TRITONS, closure, normalised, requirements_here
 from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.frameworks.torch.compiled_packages import built_for
@@ -84,10 +84,12 @@ def torch_to_keep(situation: Situation, wanted: tuple[PackageSpec, ...]) -> tupl
     brought = any((row.install, row.extra) in extras for row in situation.matrix.tables.framework_builds)
     if torch is None or not brought or torch.installer == "conda" or any(item.name == "torch" for item in wanted):
         return ()
-    pinned = {what.name: what for what in applying(torch, situation.markers) if what.name.startswith("nvidia-")}
+    pinned = {
+        what.name: what for what in requirements_here(torch, situation.markers) if what.name.startswith("nvidia-")
+    }
     for name, extra in extras:
         package = situation.machine.installed(name)
-        asked = applying(package, situation.markers, frozenset(extra.split(","))) if package else ()
+        asked = requirements_here(package, situation.markers, frozenset(extra.split(","))) if package else ()
         pins = ((what, pinned[what.name].specifier.removeprefix("==")) for what in asked if what.name in pinned)
         if any(not what.admits(version) for what, version in pins):
             return ()
@@ -100,7 +102,7 @@ def pinning_another(situation: Situation, version: str) -> list[str]:
     for one in situation.machine.packages:
         if one.name in TORCH_AND_COMPANIONS:
             continue
-        for dependency in applying(one, situation.markers):
+        for dependency in requirements_here(one, situation.markers):
             if dependency.name == "torch" and is_version(version) and not dependency.admits(version):
                 found.setdefault(one.name, f"{one.name} {one.version} ({dependency.specifier})")
     return list(found.values())

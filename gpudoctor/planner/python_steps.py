@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from gpudoctor.dependencies import applying
+from gpudoctor.dependencies import requirements_here
 from gpudoctor.finding import (
     AllowExecution,
     ReinstallPackage,
@@ -214,7 +214,7 @@ def _remove_from_project(place: Place, situation: Situation, remedy: RemovePacka
 
 def _requiring(situation: Situation, name: str) -> tuple[str, ...]:
     packages, markers = situation.machine.packages, situation.markers
-    return tuple(one.name for one in packages if any(what.name == name for what in applying(one, markers)))
+    return tuple(one.name for one in packages if any(what.name == name for what in requirements_here(one, markers)))
 
 
 def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:

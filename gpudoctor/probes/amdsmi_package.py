@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Mapping
 
-from gpudoctor.codeobjects.symbols import provided
+from gpudoctor.codeobjects.symbols import provided_symbols
 from gpudoctor.host import Host
 from gpudoctor.machine import MissingSymbols
 from gpudoctor.probes.elf_files import ask_elf
@@ -28,7 +28,7 @@ def amdsmi_misfit(host: Host, path: ImportPath, torch: str, environ: Mapping[str
     if source is None or "import amdsmi" not in cuda:
         return ()
     library = next(_candidates(host, posixpath.dirname(wrapper), torch, environ), None)
-    symbols = ask_elf(host, library, provided) if library else None
+    symbols = ask_elf(host, library, provided_symbols) if library else None
     if library is None or not symbols:
         return ()
     lacking = set(re.findall(r"(?m)^\w+ = _libraries\['libamd_smi\.so'\]\.(amdsmi_\w+)", source)) - symbols

@@ -17,7 +17,7 @@ from gpudoctor.machine import Distribution, FrameworkFiles, unknown
 from gpudoctor.matrix.rows.packages import BuildRecord, Framework, FrameworkBuild, FrameworkFlags
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.distributions import with_details
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 
 _RECORD_LIMIT = 64 << 10
 
@@ -86,7 +86,7 @@ def _files(
     looked = [(build, opened_libraries(host, build, site, environ, prefix, by_name.values())) for build in builds]
     looked.sort(key=lambda one: bool(one[1].not_found.value))  # of two, the one that has its libraries
     build, opened = looked[0] if looked else (None, OpenedLibraries(unknown("a CPU build")))
-    return in_form(
+    return view_as(
         FrameworkFiles,
         opened,
         name=row.framework,

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
-from gpudoctor.codeobjects.symbols import needed_of, provided
+from gpudoctor.codeobjects.symbols import provided_symbols, symbols_needed_of
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, stem_of
 from gpudoctor.frameworks.torch.probes.libraries import LibraryWalk, read_elf
 from gpudoctor.host import Host
@@ -100,7 +100,7 @@ class _Symbols:
             )
 
     def _read_provided(self, name: str) -> frozenset[str] | None:
-        return ask_elf(self._host, self._chosen[name], provided)
+        return ask_elf(self._host, self._chosen[name], provided_symbols)
 
     def _needed(self, path: str, name: str) -> frozenset[str]:
-        return ask_elf(self._host, path, lambda elf: needed_of(elf, name)) or frozenset()
+        return ask_elf(self._host, path, lambda elf: symbols_needed_of(elf, name)) or frozenset()

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.codeobjects.symbols import needed_of, provided
+from gpudoctor.codeobjects.symbols import provided_symbols, symbols_needed_of
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, opens_beside, without_cuda
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, Fact, Library, MissingSymbols, known, unknown
@@ -134,4 +134,7 @@ def _asks(host: Host, path: str) -> str:
 
 def _symbols(host: Host, path: str, needed: str) -> frozenset[str]:
     """Those that it needs of a library; without one, those that it has."""
-    return ask_elf(host, path, lambda elf: needed_of(elf, needed) if needed else provided(elf)) or frozenset()
+    return (
+        ask_elf(host, path, lambda elf: symbols_needed_of(elf, needed) if needed else provided_symbols(elf))
+        or frozenset()
+    )

@@ -21,7 +21,7 @@ from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.recommend.companions import instructions, left_out, with_companions
-from gpudoctor.recommend.later import after, without_its_issues
+from gpudoctor.recommend.later import once_installed, without_its_issues
 from gpudoctor.recommend.records import Out, Recommendation, Recommended
 from gpudoctor.recommend.starting_point import (
     arch_names,
@@ -154,7 +154,7 @@ class _Choosing:
         before = without_overrides(self.situation) if choice.rocm else self.situation
         if overrides := sorted(self.machine.variables.keys() - before.machine.variables.keys()):
             why.append(f"unset {', '.join(overrides)}: native code is not used under an override")
-        changed = after(before, remedies)
+        changed = once_installed(before, remedies)
         if choice.level != "cpu":
             why += self._remarks(changed, choice.fault)
         hiding, reason = self._hiding(changed)
@@ -211,7 +211,7 @@ class _Choosing:
             else:
                 remedies = with_companions(self.situation, remedies, torch, self.companions)
                 why += left_out(self.situation, torch.version, remedies, self.companions)
-            hiding, reason = self._hiding(after(self.situation, remedies))
+            hiding, reason = self._hiding(once_installed(self.situation, remedies))
             env |= hiding
             why += reason
             found.append(

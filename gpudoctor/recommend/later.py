@@ -18,7 +18,7 @@ _MOST = 12
 """Builds that are looked at for one without a known issue."""
 
 
-def after(situation: Situation, remedies: tuple[AnyRemedy, ...]) -> Situation:
+def once_installed(situation: Situation, remedies: tuple[AnyRemedy, ...]) -> Situation:
     """The situation once a build is installed."""
     for remedy in remedies:
         situation = situation.on(effect(remedy, situation).machine)
@@ -44,5 +44,5 @@ def without_its_issues(situation: Situation, best: Choice, others: Iterable[Choi
 def _issues(situation: Situation, choice: Choice) -> dict[str, str]:
     """The known issues that a build has here, with their texts."""
     before = without_overrides(situation) if choice.rocm else situation
-    changed = after(before, replace_torch(situation, choice, ()))
+    changed = once_installed(before, replace_torch(situation, choice, ()))
     return {found.subject: found.message for found in remarks_on_torch(changed)}

@@ -42,18 +42,18 @@ def alerts(report: Report) -> Iterator[Alert]:
 
     for finding in report.findings:
         place = place_in_project(finding)
-        path, line = place or (examined(report), None)
+        path, line = place or (examined_name(report), None)
         text = "\n".join(finding_lines(finding))
         fingerprint = counted(*_lasting(finding, place))
         yield Alert(finding.id, finding.severity, text, path, line, finding.subject, fingerprint, finding)
     for question in report.not_judged:
         if question.matters:
-            name = examined(report)
+            name = examined_name(report)
             text, fingerprint = f"could not check: {question.why}", counted(question.id, "not judged", name)
             yield Alert(question.id, "error" if report.exit_code else "warning", text, name, None, name, fingerprint)
 
 
-def examined(report: Report) -> str:
+def examined_name(report: Report) -> str:
     """What was examined, in the form of a file's name: "this-machine", "docker/Dockerfile"."""
     return report.subject.label.replace("\\", "/").strip("./ ").replace(" ", "-") or "gpudoctor"
 

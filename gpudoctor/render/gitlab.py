@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpudoctor.check import Check
-from gpudoctor.render.alerts import alerts, examined
+from gpudoctor.render.alerts import alerts, examined_name
 from gpudoctor.render.json import to_json
 from gpudoctor.report import Report
 
@@ -32,7 +32,7 @@ def gitlab(report: Report, checks: Sequence[Check[Any]] = ()) -> str:
             "description": f"ignored: {one.why or 'without a reason'}",
             "severity": "info",
             "fingerprint": f"ignored {one.id}",
-            "location": _location(examined(report)),
+            "location": _location(examined_name(report)),
         }
         for one in report.ignored
     ]

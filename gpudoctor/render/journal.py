@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.plain_text import utc
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 from gpudoctor.render.lines import Line
 from gpudoctor.render.steps import command_line
 
@@ -38,7 +38,7 @@ def history(runs: Iterable[Run]) -> History:
 
     return History(
         runs=tuple(
-            in_form(
+            view_as(
                 PastRun,
                 run,
                 at=utc(run.when),

@@ -12,7 +12,7 @@ from gpudoctor.finding import Finding, Risk, SetVariable, unique_ids
 from gpudoctor.plain_text import number_of
 from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.planner.planned_steps import OF_ALL, PlannedStep
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 from gpudoctor.render.lines import Line, printable
 from gpudoctor.render.next_command import NEXT, ON_THAT_MACHINE, next_line
 from gpudoctor.render.steps import command_line, step_spans, undo_lines
@@ -186,7 +186,7 @@ def _second_look(proof: Proof) -> SecondLook:
     from gpudoctor.render.documents import SecondLook
 
     found = {name: unique_ids(getattr(proof, name)) for name in ("repaired", "left", "new", "by_variables")}
-    return in_form(SecondLook, proof, **found)
+    return view_as(SecondLook, proof, **found)
 
 
 def outcome_lines(

@@ -13,7 +13,7 @@ from typing import Any
 
 from gpudoctor.check import Check
 from gpudoctor.host.input_file import read_given
-from gpudoctor.render.alerts import Alert, alerts, examined
+from gpudoctor.render.alerts import Alert, alerts, examined_name
 from gpudoctor.render.json import to_json
 from gpudoctor.report import Report
 
@@ -35,7 +35,7 @@ def sarif(report: Report, checks: Sequence[Check[Any]]) -> str:
     run = {
         "tool": {"driver": driver},
         # Logs of one category replace each other where they are uploaded: each subject has its own.
-        "automationDetails": {"id": f"gpudoctor/{_uri(examined(report))}/"},
+        "automationDetails": {"id": f"gpudoctor/{_uri(examined_name(report))}/"},
         "invocations": [_invocation(report)],
         "columnKind": "unicodeCodePoints",
         "results": [_result(alert, numbers[alert.id]) for alert in found],

@@ -10,7 +10,7 @@ from msgspec import UNSET
 from gpudoctor.codeobjects import Code
 from gpudoctor.machine import Gpu
 from gpudoctor.plain_text import enumeration
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 from gpudoctor.render.lines import printable
 from gpudoctor.render.steps import command_line
 from gpudoctor.scan.library import Library, combined_code
@@ -40,7 +40,7 @@ def _library(library: Library) -> ScannedLibrary:
 
     code = library.code
     share = {arch: round(share, 4) for arch, share in code.share.items()}
-    return in_form(ScannedLibrary, code, path=library.path, share=share, reason=_reason(code))
+    return view_as(ScannedLibrary, code, path=library.path, share=share, reason=_reason(code))
 
 
 def _scanned_for(gpu: Gpu, verdicts: list[Verdict]) -> ScannedFor:

@@ -14,7 +14,7 @@ from gpudoctor.machine import Gpu, Os, archs_of
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.c_library import MUSL, c_library, too_old_for
-from gpudoctor.situation.kernel_modules import blocked
+from gpudoctor.situation.kernel_modules import blocking_rules
 from gpudoctor.situation.nvidia_driver import cuda_driver, kernel_driver, no_driver, refusal
 from gpudoctor.situation.virtual_gpu import guest_driver, is_vgpu
 from gpudoctor.situation.wsl import OUTSIDE_WSL, never_in_wsl
@@ -275,7 +275,7 @@ _BOOT = Reboot(why="the new kernel module is loaded at boot")
 
 def unblocking(situation: Situation) -> tuple[UnblockModule, ...]:
     """What takes away the rules that would keep a new driver from loading; a person's own choice stays."""
-    rules = (rule for rule in blocked(situation, "nvidia") if not rule.chosen)
+    rules = (rule for rule in blocking_rules(situation, "nvidia") if not rule.chosen)
     return tuple(UnblockModule("nvidia", rule.source, why=f"it contains: {rule.rule}") for rule in rules)
 
 

@@ -24,7 +24,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.known_issues import (
     about_builds,
-    concerned,
+    concerned_gpus,
     holds_for,
     holds_here,
     installed_version,
@@ -45,7 +45,7 @@ GENERAL = "known-issue"
 def _concerned(situation: Situation, when: IssueCondition) -> tuple[Gpu, ...]:
     """The usable GPUs that a condition is about. Only GPUs of torch's own vendor count; for another framework, or
     without torch, those that a person computes on, and only for conditions that other programs meet, too."""
-    gpus = concerned(when, situation.usable)
+    gpus = concerned_gpus(when, situation.usable)
     if not when.vendor or situation.built_for == when.vendor:
         return gpus
     if not _without_torch(when) or (situation.torch is not None and not _of_another_framework(situation, when)):

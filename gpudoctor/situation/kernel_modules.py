@@ -46,7 +46,7 @@ def version_on_disk(situation: Situation) -> str | None:
     return built[0] if len(built) == 1 else None
 
 
-def blocked(situation: Situation, vendor: Vendor) -> tuple[BlockedModule, ...]:
+def blocking_rules(situation: Situation, vendor: Vendor) -> tuple[BlockedModule, ...]:
     """Rules that keep the vendor's main module from loading."""
     if situation.in_container:
         return ()
@@ -63,7 +63,7 @@ def newer_kernel_with_amdgpu(situation: Situation) -> str:
     modules = situation.machine.amd.modules_installed.value or ()
     kernels = [module.kernel for module in modules if module.name == "amdgpu"]
     newest = max(kernels, key=figures, default="")
-    waits = running not in kernels and not blocked(situation, "amd")
+    waits = running not in kernels and not blocking_rules(situation, "amd")
     return newest if waits and figures(newest) > figures(running) else ""
 
 

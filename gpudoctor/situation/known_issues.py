@@ -37,7 +37,7 @@ class Build(Protocol):
 # --- conditions ------------------------------------------------------------------------------------
 
 
-def concerned(when: IssueCondition, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+def concerned_gpus(when: IssueCondition, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     """The GPUs that a condition is about."""
     wanted = (*when.gfx, *when.sm)
     ours = (gpu for gpu in gpus if when.vendor in (None, gpu.vendor))
@@ -69,7 +69,7 @@ def holds_here(when: IssueCondition, situation: Situation, gpus: tuple[Gpu, ...]
     """Whether a condition matches GPUs, system, driver, firmware and variables; all except torch and packages."""
     firmware = when.firmware or when.loaded_firmware
     needs_gpu = bool(when.vendor or when.gfx or when.sm or when.min_gpus or firmware)
-    ours = with_firmware(when, situation.machine, concerned(when, gpus))
+    ours = with_firmware(when, situation.machine, concerned_gpus(when, gpus))
     if needs_gpu and len(ours) < (when.min_gpus or 1):
         return False
     return _system(when, situation) and _driver(when, situation.machine) and _variables(when, situation)
@@ -152,7 +152,7 @@ def against_builds(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIs
         for row in situation.matrix.known_issues()
         if (row.trigger == "facts" or (row.trigger == "workload" and row.severity != "note"))
         and about_builds(row.when)
-        and concerned(row.when, gpus)
+        and concerned_gpus(row.when, gpus)
         and holds_here(row.when, situation, gpus)
         and not worked_around(row, situation)
     )

@@ -92,9 +92,9 @@ def unserved_gpus(situation: Situation) -> bool:
     """A GPU has no driver."""
     if not situation.machine.gpus:
         return False
-    from gpudoctor.situation.no_kernel_driver import unserved
+    from gpudoctor.situation.no_kernel_driver import gpus_without_driver
 
-    return bool(unserved(situation, "nvidia") or unserved(situation, "amd"))
+    return bool(gpus_without_driver(situation, "nvidia") or gpus_without_driver(situation, "amd"))
 
 
 def log_faults(situation: Situation) -> bool:

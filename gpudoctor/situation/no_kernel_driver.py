@@ -16,7 +16,7 @@ from gpudoctor.situation.device_nodes import made_at_first_use
 from gpudoctor.situation.gpu_groups import group_by
 from gpudoctor.situation.kernel_log import lines_about
 from gpudoctor.situation.kernel_modules import (
-    blocked,
+    blocking_rules,
     core_modules,
     for_running_kernel,
     forbids,
@@ -38,7 +38,7 @@ Weight = Literal["error", "note"]
 
 
 @answer_once
-def unserved(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
+def gpus_without_driver(situation: Situation, vendor: Vendor) -> tuple[Gpu, ...]:
     """GPUs of a vendor that are on the bus, not reserved for virtual machines, and not bound to its driver."""
     if situation.in_wsl or situation.on_jetson:
         return ()
@@ -63,9 +63,9 @@ def _module_is_out(situation: Situation, vendor: Vendor) -> bool:
 
 
 @answer_once
-def served(situation: Situation) -> tuple[Gpu, ...]:
+def gpus_that_work(situation: Situation) -> tuple[Gpu, ...]:
     """Usable GPUs without a known problem."""
-    out = (*unserved(situation, "nvidia"), *unserved(situation, "amd"))
+    out = (*gpus_without_driver(situation, "nvidia"), *gpus_without_driver(situation, "amd"))
     return tuple(gpu for gpu in situation.usable if gpu not in out and not _is_in_doubt(situation, gpu))
 
 
@@ -111,7 +111,7 @@ def weight(situation: Situation, gpu: Gpu) -> Weight:
 def has_a_better(situation: Situation, gpu: Gpu) -> bool:
     """Whether another GPU works that is meant rather than this one: of the vendor that a framework is for, else of
     another vendor, or newer."""
-    working = tuple(other for other in served(situation) if other.key != gpu.key)
+    working = tuple(other for other in gpus_that_work(situation) if other.key != gpu.key)
     if situation.framework_vendor:
         working = tuple(other for other in working if other.vendor == situation.framework_vendor)
     elif not gpu.integrated:
@@ -181,8 +181,10 @@ def equal_gpus(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tupl
 
 def because(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
     """GPUs without a driver for which this is the first reason, in groups of equal ones."""
-    nvidia = [gpu for gpu in unserved(situation, "nvidia") if next(_nvidia_reasons(situation, gpu)) == slug]
-    amd = [gpu for gpu in unserved(situation, "amd") if next(_amd_reasons(situation, gpu)) == slug]
+    nvidia = [
+        gpu for gpu in gpus_without_driver(situation, "nvidia") if next(_nvidia_reasons(situation, gpu)) == slug
+    ]
+    amd = [gpu for gpu in gpus_without_driver(situation, "amd") if next(_amd_reasons(situation, gpu)) == slug]
     return equal_gpus(situation, nvidia + amd)
 
 
@@ -203,7 +205,7 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         modules = core_modules(situation)
         known = situation.machine.nvidia.modules_installed.known
         ready = for_running_kernel(situation, modules) is not None
-        rules = blocked(situation, "nvidia")
+        rules = blocking_rules(situation, "nvidia")
         if rules and (modules or not known) and not _until_first_use(situation, rules):
             yield "module-blacklisted"
         refused = signature_refusal(situation, "nvidia")
@@ -227,7 +229,7 @@ def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     if not situation.in_container and gpu.driver.value != "radeon":
         if bad_pages(situation, gpu):
             yield "gpu-ecc"
-        if blocked(situation, "amd") or "nomodeset" in (situation.machine.system.kernel_options.value or ()):
+        if blocking_rules(situation, "amd") or "nomodeset" in (situation.machine.system.kernel_options.value or ()):
             yield "module-blacklisted"
         if refused := signature_refusal(situation, "amd"):
             yield refused

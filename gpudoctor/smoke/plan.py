@@ -92,7 +92,7 @@ class Job(Struct, frozen=True):
     skip: str = ""
 
 
-def declared(folder: Path = KERNELS) -> tuple[Kernel, ...]:
+def declared_kernels(folder: Path = KERNELS) -> tuple[Kernel, ...]:
     """The kernels that a folder of kernels declares."""
     if folder == KERNELS:
         from gpudoctor.frameworks.torch import kernels

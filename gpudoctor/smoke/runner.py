@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gpudoctor.frameworks.torch.kernels.channel import Message
 from gpudoctor.machine import Fact, ImportTrial, SmokeKernel, unknown
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 from gpudoctor.smoke.child import Child, Lost
 from gpudoctor.smoke.plan import Job, Limits
 from gpudoctor.smoke.trial import try_import
@@ -215,4 +215,4 @@ def loss(name: str, device: str, dtype: str, lost: Lost, seconds: float, ended: 
 
 
 def _result(job: Job, finished: _Finished) -> SmokeKernel:
-    return in_form(SmokeKernel, finished, name=job.kernel, device=job.device, dtype=job.dtype)
+    return view_as(SmokeKernel, finished, name=job.kernel, device=job.device, dtype=job.dtype)

@@ -59,7 +59,7 @@ def perform(
     when the children are gone.
     """
     plan.check_device_names(request)
-    chosen = plan.choose_kernels(request, plan.declared(kernels)) if request.level else ()
+    chosen = plan.choose_kernels(request, plan.declared_kernels(kernels)) if request.level else ()
     refusal = "" if environment.interpreter else "the environment has no interpreter"
     refusal = refusal if host.live else "nothing runs below a root"
     if refusal:

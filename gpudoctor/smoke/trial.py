@@ -14,7 +14,7 @@ from gpudoctor.host.interrupts import deferred
 from gpudoctor.host.supervision import supervising
 from gpudoctor.host.temporary import temporary_folder
 from gpudoctor.machine import NOT_STARTED, Fact, ImportTrial, StartVariable, known, unknown
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 from gpudoctor.smoke.child import Child, Lost
 from gpudoctor.smoke.plan import KERNELS, Limits
 
@@ -108,7 +108,7 @@ def _raised(report: _Report, said: str) -> ImportTrial:
     # What a compiled module prints, and raises without a word: NumPy's own error is told only there.
     printed = re.findall(_PRINTED_ERROR, said, flags=re.M) if ":" not in report.error else []
     root = (report.root or (printed[-1] if printed else ""))[:_ERROR_LIMIT]
-    return in_form(ImportTrial, report, ok=False, error=report.error[:_ERROR_LIMIT], root=root)
+    return view_as(ImportTrial, report, ok=False, error=report.error[:_ERROR_LIMIT], root=root)
 
 
 def not_started(interpreter: str, why: str) -> Fact[ImportTrial]:
@@ -170,7 +170,7 @@ def _printed_files(said: str) -> tuple[str, ...]:
 
 
 def _imported(report: _Report, error: str) -> ImportTrial:
-    return in_form(ImportTrial, report, ok=True, seconds=round(report.seconds, 3), error=error)
+    return view_as(ImportTrial, report, ok=True, seconds=round(report.seconds, 3), error=error)
 
 
 def try_module(host: Host, interpreter: str, module: str, *, limits: Limits = _LIMITS) -> Fact[ImportTrial]:

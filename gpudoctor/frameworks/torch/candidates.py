@@ -15,7 +15,7 @@ from gpudoctor.isa import Runs, cuda_runs
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.nvidia import DriverVerdict
 from gpudoctor.matrix.versions import figures
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.c_library import c_library, too_old_for
 from gpudoctor.situation.driver_choice import driver_after_fix
@@ -310,7 +310,7 @@ def _chosen(
         why.append(f"device code only {standing}, not supported")
     if row.community:
         why.append("built by the community")
-    return in_form(
+    return view_as(
         Choice,
         row,
         index_url=matrix.torch.index_url(row),

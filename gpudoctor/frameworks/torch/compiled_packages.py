@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from gpudoctor.dependencies import applying
+from gpudoctor.dependencies import requirements_here
 from gpudoctor.finding import Evidence, Severity
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Extension, Torch
@@ -31,7 +31,7 @@ def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
     if stated:
         return f"=={stated[1]}.*", installed.direct_url or installed.version
     release = situation.torch.version if situation.torch else ""
-    for asked in applying(installed, situation.markers):
+    for asked in requirements_here(installed, situation.markers):
         # A range that this torch lies in does not tell the one that it was compiled for.
         if asked.name == "torch" and (asked.specifier.startswith("==") or not asked.admits(release)):
             return re.sub(r"\+[\w.]+", "", asked.specifier), f"requirements of {installed.name}"

@@ -15,7 +15,7 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.gpus import GfxTarget
 from gpudoctor.matrix.rows.torch import TorchBuild
 from gpudoctor.matrix.versions import figures, minor
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import driver_verdict, has_server_stack
 
@@ -283,7 +283,7 @@ def _carries_cuda(situation: Situation, torch: Torch, sm: str, code: Code) -> Gp
     answer = cuda_answer(situation, sm, code.archs, code.ptx, cuda=torch.cuda)
     few = answer.runs != "yes" and cuda_answer(situation, sm, code.partial).runs == "yes"
     archs = (*code.archs, *code.ptx)
-    return in_form(GpuCoverage, answer, code=archs, source=code.source, blas=answer.runs, partial=few)
+    return view_as(GpuCoverage, answer, code=archs, source=code.source, blas=answer.runs, partial=few)
 
 
 # --- AMD -------------------------------------------------------------------------------------------

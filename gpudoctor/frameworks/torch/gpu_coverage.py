@@ -108,7 +108,7 @@ def evidence(torch: Torch, fit: Fit) -> tuple[Evidence, ...]:
     return (
         Evidence.of("gpu.arch", fit.gpu.arch),
         Evidence.of_torch(torch),
-        Evidence("torch.archs", spelled(fit.carried.code), fit.carried.source),
+        Evidence("torch.archs", arch_list(fit.carried.code), fit.carried.source),
     )
 
 
@@ -118,7 +118,7 @@ def confidence(fit: Fit) -> Confidence:
     return "likely" if drawn else "certain"
 
 
-def spelled(archs: tuple[str, ...]) -> str:
+def arch_list(archs: tuple[str, ...]) -> str:
     """ "sm_50 sm_60 ... sm_90"."""
     return " ".join(archs) or "none"
 
@@ -145,22 +145,22 @@ def without_variable(fix: Fix, name: str) -> Fix:
     return Fix(fix.title, (*fix.remedies, UnsetVariable(name, why="the GPU's own target then counts")))
 
 
-def native(situation: Situation, fit: Fit) -> Fit:
+def without_override(situation: Situation, fit: Fit) -> Fit:
     """The build's code for a GPU where no override is in force."""
     return Fit(fit.gpu, natively(situation, fit.gpu))
 
 
-def spoiled(situation: Situation, fit: Fit) -> bool:
+def broken_by_override(situation: Situation, fit: Fit) -> bool:
     """Whether the build supports the GPU, but an override makes it fail."""
-    return fit.fails and fit.carried.via_override is not None and native(situation, fit).served
+    return fit.fails and fit.carried.via_override is not None and without_override(situation, fit).served
 
 
-def misled(fit: Fit) -> bool:
+def override_misfits(fit: Fit) -> bool:
     """Whether an override makes the GPU run code of another generation: that is a problem of its own."""
     return fit.carried.rule == "override-out-of-generation"
 
 
-def aside(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
+def is_secondary(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> bool:
     """Whether an AMD GPU does not decide about this environment. That is integrated graphics beside a compute GPU, or
     a GPU beside a working one that a process meets first."""
     if fit.gpu.integrated and (situation.usable_of("nvidia") or any(not other.gpu.integrated for other in all_fits)):
@@ -263,6 +263,6 @@ def why_unknown(torch: Torch, fit: Fit) -> str:
     if fit.carried.rule == "no-list":
         return f"the architectures {build_name(torch)} was built for are unknown ({torch.archs.why or 'no list'})"
     return (
-        f"whether the code of {build_name(torch)} ({spelled(fit.carried.code)}) runs on {fit.gpu.name} "
+        f"whether the code of {build_name(torch)} ({arch_list(fit.carried.code)}) runs on {fit.gpu.name} "
         f"({fit.gpu.arch.value}) is unknown"
     )

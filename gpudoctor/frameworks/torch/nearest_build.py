@@ -12,7 +12,7 @@ from gpudoctor.frameworks.torch.companions import pairing
 from gpudoctor.frameworks.torch.coverage import OVERRIDE
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.questions import Matrix
-from gpudoctor.records import in_form
+from gpudoctor.records import view_as
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import needed_in_wsl
 
@@ -127,4 +127,4 @@ def settings_in_wsl(situation: Situation, rocm: str) -> tuple[SetVariable, ...]:
 def replace_torch(situation: Situation, choice: Choice, also: tuple[str, ...] = ()) -> tuple[AnyRemedy, ...]:
     """The remedy that installs a choice, and what else its companions (installed ones, and `also`) need."""
     companions, others = pairing(situation, choice, also)
-    return (in_form(ReplaceTorch, choice, companions=companions), *others)
+    return (view_as(ReplaceTorch, choice, companions=companions), *others)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from gpudoctor.finding import Evidence, Severity
-from gpudoctor.frameworks.torch.gpu_coverage import aside, fits, weight
+from gpudoctor.frameworks.torch.gpu_coverage import fits, is_secondary, weight
 from gpudoctor.machine import LISTING, Gpu, SmokeDevice, SmokeKernel, Vendor
 from gpudoctor.matrix.rows.issues import ErrorPattern
 from gpudoctor.plain_text import enumeration
@@ -100,7 +100,7 @@ def severity(situation: Situation, fault: Fault) -> Severity:
             if fit.gpu == fault.gpus[0] and fit.fails:
                 return (
                     "warning"
-                    if aside(situation, fit, all_fits) and fit.gpu.vendor == "amd"
+                    if is_secondary(situation, fit, all_fits) and fit.gpu.vendor == "amd"
                     else weight(situation, fit, all_fits)
                 )
     return own

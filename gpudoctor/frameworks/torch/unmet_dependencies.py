@@ -12,7 +12,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empty, joined
+from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empty, joined_specifiers
 from gpudoctor.finding import Severity
 from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
@@ -204,7 +204,7 @@ def _judged(
     from gpudoctor.frameworks.gpu_builds import cuda_release
 
     asked = (*(one.what.specifier for one in several), cuda_release(situation, name))
-    specifier = joined(asked)
+    specifier = joined_specifiers(asked)
     torn = problem == "outside" and is_empty(specifier)
     if torn:
         specifier = blamed[0].what.specifier

@@ -31,7 +31,7 @@ _OF_NO_DRIVER = re.compile(r"apparmor=|audit|[Cc]ommand line:")
 """Lines of the log that name drivers on every machine: profiles of AppArmor, parameters of the kernel."""
 
 
-def identified(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Identity], ...], tuple[str, ...]]:
+def identify(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Identity], ...], tuple[str, ...]]:
     """Each GPU with what it is, and the names of which nothing is known. An Identity without `arch` is a GPU whose
     vendor alone is certain."""
     named = gpus_of_best_source(facts)

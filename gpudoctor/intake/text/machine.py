@@ -16,7 +16,7 @@ from gpudoctor.intake.text.device_nodes import with_nodes
 from gpudoctor.intake.text.dkms import with_trees
 from gpudoctor.intake.text.environment import with_environment, with_errors
 from gpudoctor.intake.text.facts import SILENT, Facts, NamedGpu, Statement
-from gpudoctor.intake.text.gpus import identified, unnamed_gpu
+from gpudoctor.intake.text.gpus import identify, unnamed_gpu
 from gpudoctor.intake.text.kernel_drivers import with_kernel_driver, without_unused_modules
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
@@ -60,7 +60,7 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     machine = replace(machine, system=_system(machine.system, facts, matrix))
     log = logged(facts, matrix)
     machine = replace(machine, kernel_log=known(log, log.source))
-    found, unread = identified(facts, matrix)
+    found, unread = identify(facts, matrix)
     found = found or unnamed_gpu(facts, matrix, rocm=is_rocm(facts))
     machine = _with_gpus(machine, found, facts, matrix)
     machine = with_trees(machine, facts, matrix)

@@ -8,7 +8,7 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from gpudoctor.dependencies import TRITONS, applying, normalised
+from gpudoctor.dependencies import TRITONS, normalised, requirements_here
 from gpudoctor.finding import (
     AllowExecution,
     PackageRemedy,
@@ -195,7 +195,7 @@ def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvi
         owner, extras = pending.pop()
         package = situation.machine.installed(owner)
         done.add(owner)
-        for one in applying(package, situation.markers, extras) if package else ():
+        for one in requirements_here(package, situation.markers, extras) if package else ():
             if one.name.startswith("nvidia-") and after.distribution(one.name) is None:
                 yield Distribution(name=one.name, version=installed_by(one.specifier), installer="pip")
             elif one.extras and one.name not in done:

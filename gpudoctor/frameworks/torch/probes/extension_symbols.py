@@ -6,7 +6,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator
 
-from gpudoctor.codeobjects.symbols import SymbolHash, symbol_hash, undefined
+from gpudoctor.codeobjects.symbols import SymbolHash, needed_symbols, symbol_hash
 from gpudoctor.dependencies import parsed
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
 from gpudoctor.host import Host
@@ -54,7 +54,8 @@ class _Tables:
         return tuple(sorted(lacking)[:_MOST_NAMED])
 
     def _needed(self, path: str) -> list[str]:
-        return ask_elf(self._host, path, lambda elf: [name for name in undefined(elf) if _OF_TORCH.match(name)]) or []
+        needed = ask_elf(self._host, path, lambda elf: list(needed_symbols(elf)))
+        return [name for name in needed or () if _OF_TORCH.match(name)]
 
     def _tables(self) -> list[SymbolHash]:
         """The symbols of all of torch's libraries, in the wheel or in the prefix of conda; empty if one of them is
