@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
-from gpudoctor.frameworks.torch.told_causes import tells_of
+from gpudoctor.frameworks.torch.message_circumstances import tells_of
 from gpudoctor.machine import Told
 from gpudoctor.plain_text import how_to_decide, sentence
 from gpudoctor.situation import Situation

@@ -10,10 +10,7 @@ from gpudoctor.finding import SEEN, Evidence, Finding, Fix, NotJudged, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.installed_build import build_name
-from gpudoctor.frameworks.torch.refuted_causes import is_refuted
-from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
-from gpudoctor.frameworks.torch.told_causes import tells_of
-from gpudoctor.frameworks.torch.told_fixes import (
+from gpudoctor.frameworks.torch.message_circumstances import (
     CUDA_ON_AMD,
     FIND_THE_LIBRARY,
     INTEGRATED,
@@ -22,7 +19,10 @@ from gpudoctor.frameworks.torch.told_fixes import (
     OVERRIDE,
     fix_for,
     override_for_program,
+    tells_of,
 )
+from gpudoctor.frameworks.torch.refuted_causes import is_refuted
+from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
 from gpudoctor.machine import Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.versions import minor

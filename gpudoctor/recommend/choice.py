@@ -20,8 +20,8 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
+from gpudoctor.recommend.after_install import once_installed, without_its_issues
 from gpudoctor.recommend.companions import instructions, left_out, with_companions
-from gpudoctor.recommend.later import once_installed, without_its_issues
 from gpudoctor.recommend.records import Out, Recommendation, Recommended
 from gpudoctor.recommend.starting_point import (
     arch_names,

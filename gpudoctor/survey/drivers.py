@@ -15,7 +15,6 @@ def ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: Probing) 
     """Level driver: timed children that initialise NVML, libcuda and the HSA runtime."""
     from gpudoctor.probes.amd_answers import ask_hsa
     from gpudoctor.probes.nvidia_answers import ask_nvidia
-    from gpudoctor.probes.platform import with_platform
 
     recorded = not host.live  # asking a recording costs nothing: what it has of the tools' output is read
     if recorded or _worth_asking_nvidia(machine):
@@ -28,7 +27,33 @@ def ask_drivers(host: Host, matrix: Matrix, machine: Machine, probing: Probing) 
         hsa = probing("hsa runtime", lambda: ask_hsa(host, path, torch=torch), unknown("not asked"))
         machine = replace(machine, amd=replace(machine.amd, hsa=hsa))
         machine = with_gpus(host, matrix, machine, probing)
-    return probing("platform", lambda: with_platform(host, machine), machine)
+    return probing("platform", lambda: _with_platform(host, machine), machine)
+
+
+def _with_platform(host: Host, machine: Machine) -> Machine:
+    """The machine with what tells a node of a cluster from the next one: its clock, its PCI routes, its interfaces,
+    AMD's boards. No single GPU needs it to work."""
+    from gpudoctor.probes.amd_board import amd_board
+    from gpudoctor.probes.clock import probe_clock, probe_clock_source
+    from gpudoctor.probes.network import read_interfaces
+    from gpudoctor.probes.pci_routes import probe_acs, probe_iommu
+
+    gpus, network = machine.gpus, machine.network
+    system = replace(
+        machine.system,
+        clock_source=probe_clock_source(host),
+        clock=probe_clock(host),
+        iommu=probe_iommu(host, gpus),
+        acs=probe_acs(host, gpus) if len(gpus) > 1 else unknown("not read: transfers need two GPUs"),
+    )
+    if not network.interfaces.known:
+        network = replace(network, interfaces=read_interfaces(host))
+    links = {node.node: node.xgmi_links for node in machine.amd.topology.value or ()}
+    boards = tuple(
+        replace(gpu, amd_board=amd_board(host, gpu, links.get(gpu.kfd_node or 0, 0))) if gpu.vendor == "amd" else gpu
+        for gpu in gpus
+    )
+    return replace(machine, system=system, network=network, gpus=boards)
 
 
 def with_recorded_answers(host: Host, matrix: Matrix, machine: Machine, probing: Probing) -> Machine:

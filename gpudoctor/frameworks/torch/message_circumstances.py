@@ -1,13 +1,18 @@
-"""Fixes for messages that a person saw, where their circumstances tell the cause, and not the message."""
+"""What a person tells around a message: whether it is about that message, and the fixes where it tells the cause, and
+the message does not."""
 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Fix, by_hand
-from gpudoctor.frameworks.torch.smoke_faults import BUSY
+from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
 from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 
 NO_GPU_GIVEN, NO_GPU_ASKED_FOR = "container-no-gpu", "job-without-gpu"
 CUDA_ON_AMD, INTEGRATED = "cuda-torch-on-amd", "amd-igpu-interferes"
@@ -66,6 +71,20 @@ _GIVEN = {
     CUDA_ON_AMD: _BUILD_FOR_AMD,
     INTEGRATED: _HIDE_INTEGRATED,
 }
+_NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
+"""Causes of messages that only say that no GPU was found."""
+
+
+def tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[str, ...]) -> bool:
+    """Whether a circumstance is about this message: it names one of its causes, or why no GPU is found. That a
+    program has libraries of its own tells what to install where code is missing, and nothing of other faults."""
+    if not circumstance.of_torch:
+        return row.slug in NO_CODE and row.of_torch
+    if circumstance.slug in causes:
+        return True
+    open_ = row.slug == CRASH or row.slug in _NO_GPU_FOUND
+    ranks = circumstance.severity == "error" and not circumstance.of_message
+    return open_ and ranks and bool(_NO_GPU_FOUND.intersection(causes))
 
 
 def fix_for(cause: str, vendor: Vendor | None) -> Fix | None:
