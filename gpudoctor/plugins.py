@@ -60,17 +60,13 @@ def _checks_of(name: str) -> tuple[Check[Situation], ...]:
             module = entry_point.load()
     except (Exception, SystemExit) as error:
         raise InputError(f"plugin {name!r} cannot be loaded: {type(error).__name__}: {_one_line(error)}") from None
-    found = _held_by(module)
+    found = [one for one in vars(module).values() if isinstance(one, Check)] if isinstance(module, ModuleType) else []
     if not found:
         raise InputError(f"plugin {name!r}: {entry_point.value} is no module that holds checks")
     for check in found:
         if wrong := _what_is_wrong(check):
             raise InputError(f"plugin {name!r}: the check {check.id} {wrong}")
     return tuple(map(_watched, found))
-
-
-def _held_by(value: object) -> list[Check[Situation]]:
-    return [one for one in vars(value).values() if isinstance(one, Check)] if isinstance(value, ModuleType) else []
 
 
 def _entry_point(name: str) -> tuple[Distribution, EntryPoint]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import NoReturn
 
 from msgspec.structs import replace
 
@@ -173,8 +172,4 @@ def _system_steps(remedy: SystemRemedy, here: Place, situation: Situation) -> tu
         return system_steps.join_group(here, remedy)
     if isinstance(remedy, Reboot):
         return (system_steps.reboot(remedy.why),)
-    raise _never(remedy)
-
-
-def _never(remedy: NoReturn) -> AssertionError:
-    return AssertionError(f"no steps are known for {remedy!r}")
+    raise AssertionError(f"no steps are known for {remedy!r}")

@@ -54,7 +54,7 @@ def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[st
     flagged = "hypervisor" in (flags.value or ())
     if "control_d" in (host.text("/proc/xen/capabilities", 4096).value or ""):
         return absent("/proc/xen/capabilities", "Xen's first domain owns the hardware")
-    firmware = _firmware(host)
+    firmware = "|".join(filter(None, (host.text(f"{_DMI}/{name}", 4096).value for name in _DMI_FIELDS)))
     words = f" {firmware.replace('|', ' ')} "
     for texts, kind in _VIRTUAL:
         if any(text in firmware or text in words for text in texts):
@@ -73,10 +73,6 @@ def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[st
     if firmware or (x86 and host.live):  # old kernels did not show the flag
         return absent(flags.source if x86 else _DMI, "no sign of a hypervisor")
     return unknown(flags.why or "neither firmware texts nor a device tree", _DMI)
-
-
-def _firmware(host: Host) -> str:
-    return "|".join(filter(None, (host.text(f"{_DMI}/{name}", 4096).value for name in _DMI_FIELDS)))
 
 
 def _without_firmware(host: Host, firmware: str) -> Fact[str] | None:

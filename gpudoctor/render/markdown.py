@@ -92,7 +92,7 @@ def _machine(report: Report) -> Iterator[str]:
 def _finding(finding: ReportedFinding) -> Iterator[str]:
     yield f"### {finding.severity}: {finding.slug} [{finding.id}]"
     yield ""
-    said = (finding.subject, *finding_lines(_without_fixes(finding)))
+    said = (finding.subject, *finding_lines(replace(finding, fixes=())))
     yield from _fence(part for line in said for part in _wrapped(line))
     for number, fix in enumerate(finding.fixes):
         yield f"{'Alternative' if number else 'Fix'}: {code(fix.title)}"
@@ -113,10 +113,6 @@ def _finding(finding: ReportedFinding) -> Iterator[str]:
 def _wrapped(line: str) -> list[str]:
     """Lines whose names, numbers and commands stay whole."""
     return textwrap.wrap(line, _WIDTH, break_long_words=False, break_on_hyphens=False)
-
-
-def _without_fixes(finding: ReportedFinding) -> ReportedFinding:
-    return replace(finding, fixes=())
 
 
 def _fence(lines: Iterable[str], language: str = "") -> Iterator[str]:

@@ -161,7 +161,7 @@ class Runner:
                 self._lost_in.pop(job.device, None)
                 if finished.sticky:
                     self.drop()
-                return _result(job, finished)
+                return view_as(SmokeKernel, finished, name=job.kernel, device=job.device, dtype=job.dtype)
         raise AssertionError("the second try ends it")
 
     def _command(self, job: Job) -> Message:
@@ -212,7 +212,3 @@ def loss(name: str, device: str, dtype: str, lost: Lost, seconds: float, ended: 
         message=lost.said,
         signal=lost.signal,
     )
-
-
-def _result(job: Job, finished: _Finished) -> SmokeKernel:
-    return view_as(SmokeKernel, finished, name=job.kernel, device=job.device, dtype=job.dtype)

@@ -72,7 +72,7 @@ def survey(
 
         machine = with_recorded_answers(host, matrix, machine, probing)
         return Survey(machine, tuple(probing.open_questions), probing.timings_ms)
-    depth = level or _default_level(machine)
+    depth = level or ("quick" if has_usable_gpu(machine) and machine.torch is not None else "driver")
     if drivers and _reaches(depth, "driver"):
         from gpudoctor.survey.drivers import ask_drivers
 
@@ -100,7 +100,3 @@ def survey(
 
 def _reaches(level: Level, wanted: Level) -> bool:
     return _DEPTH.index(level) >= _DEPTH.index(wanted)
-
-
-def _default_level(machine: Machine) -> Level:
-    return "quick" if has_usable_gpu(machine) and machine.torch is not None else "driver"

@@ -187,7 +187,7 @@ def _meets(choice: Choice, requirement: Requirement) -> bool:
 
 def _assess_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | RejectedCandidate:
     vendor = "amd" if row.rocm else "nvidia" if row.cuda else "cpu"
-    if python and not _has_wheel(row, python):
+    if python and _tag(python) not in row.pythons:
         span = f" ({_span(row.pythons)})" if row.pythons else ""
         return _rejected(row, "python", f"no wheel for Python {python}{span}")
     if vendor == "cpu" and not bench.gpus:
@@ -198,10 +198,6 @@ def _assess_code(bench: Bench, row: TorchBuild, python: str | None) -> Choice | 
     if any(not gpu.arch.value for gpu in bench.gpus):
         return _rejected(row, "unknown", "the architecture of a GPU is unknown")
     return _assess_rocm(bench, row) if vendor == "amd" else _assess_cuda(bench, row)
-
-
-def _has_wheel(row: TorchBuild, python: str) -> bool:
-    return _tag(python) in row.pythons
 
 
 @lru_cache(maxsize=16)  # asked for every build

@@ -76,17 +76,13 @@ def _fix_spans(fix: PlannedFix) -> Iterator[Span]:
 
 def spans(line: Line) -> Markup:
     """A line of the text report, its colours as classes."""
-    return fragment(_span(text, style) for text, style in line)
+    return fragment(element("span", text, class_="dim") if style == "dim" else prose(text) for text, style in line)
 
 
 def tone(line: Line) -> str:
     """The meaning of a line's colour: error, warning, unknown, ok, or none ("neutral")."""
     words = line[0][1].split() if line else []
     return next((_COLORS[word] for word in words if word in _COLORS), "neutral")
-
-
-def _span(text: str, style: str) -> Child:
-    return element("span", text, class_="dim") if style == "dim" else prose(text)
 
 
 def _resource(name: str) -> str:

@@ -42,7 +42,7 @@ def report_page(report: Report, look: ReportStyle, checks: Sequence[Check[Any]] 
         section("Smoke kernels", *(kernel_plots(smoke) if smoke else ())),
         section("Measured rates", *(rate_plots(smoke, look.rates) if smoke else ())),
         section("Notes", *(_problem(None, one, report) for one in notes)),
-        section("Ignored", _ignored(report)),
+        section("Ignored", _list(f"{one.id}{f' ({one.why})' if one.why else ''}" for one in report.ignored)),
     )
 
 
@@ -105,10 +105,6 @@ def _evidence(finding: ReportedFinding) -> Markup:
 def _questions(report: Report) -> Markup:
     questions = [question for question in report.not_judged if question.matters]
     return _list(f"{could_not_check(question)} [{question.id}]" for question in questions)
-
-
-def _ignored(report: Report) -> Markup:
-    return _list(f"{one.id}{f' ({one.why})' if one.why else ''}" for one in report.ignored)
 
 
 def _list(texts: Iterator[str]) -> Markup:

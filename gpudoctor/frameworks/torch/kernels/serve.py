@@ -20,7 +20,7 @@ from typing import Any, Iterator
 
 from . import all_kernels
 from .channel import GarbledError, Message, Reader, send
-from .kernel import Kernel, Outcome, Run, Skip
+from .kernel import Outcome, Run, Skip
 from .listing import list_devices
 from .start_files import changed_variables
 
@@ -264,7 +264,7 @@ def _obey(command: Message, torch: Any, channel: Channel) -> None:
 
 def _run(command: Message, torch: Any) -> dict[str, Any]:
     """Run a kernel and say whether its error is within its tolerance."""
-    kernel = _kernel(command["kernel"])
+    kernel = next(kernel for kernel in all_kernels() if kernel.name == command["kernel"])
     run = Run(
         torch, command["device"], command["dtype"], command["seed"], command["seconds"], minutes=command["minutes"]
     )
@@ -282,10 +282,6 @@ def _run(command: Message, torch: Any) -> dict[str, Any]:
     except Skip as skip:
         return {"status": "skipped", "detail": str(skip)}
     return {"ms": round((time.monotonic() - start) * 1000, 3), **_judge(outcome)}
-
-
-def _kernel(name: str) -> Kernel:
-    return next(kernel for kernel in all_kernels() if kernel.name == name)
 
 
 def _judge(outcome: Outcome) -> dict[str, Any]:
