@@ -9,10 +9,10 @@ from msgspec import Struct
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AnyRemedy, Evidence, Finding, Fix, Manual, by_hand
-from gpudoctor.frameworks.torch.coverage import OVERRIDE, cuda_answer, within_generation
+from gpudoctor.frameworks.torch.coverage import cuda_answer, within_generation
 from gpudoctor.frameworks.torch.gpu_coverage import arch_list
 from gpudoctor.isa import capability
-from gpudoctor.machine import Gpu, Program, ProgramBackend
+from gpudoctor.machine import OVERRIDE, Gpu, Program, ProgramBackend
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import VENDORS, called, finding, group_by

@@ -6,7 +6,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.check import check as plain_check
 from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, by_hand, unset
 from gpudoctor.frameworks.torch import NAME, check
-from gpudoctor.frameworks.torch.coverage import OVERRIDE, never_published
+from gpudoctor.frameworks.torch.coverage import never_published
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
     arch_list,
@@ -24,7 +24,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     without_variable,
 )
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
-from gpudoctor.machine import Torch
+from gpudoctor.machine import OVERRIDE, Torch
 from gpudoctor.situation import Situation, needs
 
 

@@ -16,14 +16,13 @@ from gpudoctor.frameworks.torch.message_circumstances import (
     INTEGRATED,
     NO_GPU_ASKED_FOR,
     NO_GPU_GIVEN,
-    OVERRIDE,
     fix_for,
     override_for_program,
     tells_of,
 )
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
-from gpudoctor.machine import Gpu, Told, Vendor
+from gpudoctor.machine import OVERRIDE, Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.versions import minor
 from gpudoctor.plain_text import capital, how_to_decide, sentence, with_code

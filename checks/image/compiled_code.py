@@ -13,10 +13,8 @@ from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
 from gpudoctor.finding import Evidence, Finding, Fix, NotJudged
 from gpudoctor.isa import Answer, cuda_runs, dotted
-from gpudoctor.machine import Gpu
+from gpudoctor.machine import OVERRIDE, Gpu
 from gpudoctor.matrix.versions import minor
-
-_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 
 
 @check("GPD615", "image-extension-archs", "image")
@@ -155,12 +153,12 @@ def _for_amd(recipe: Recipe, image: Image, part: Image, code: GpuCode, own: str,
     )
     if other is None or policy is None or not lacks:
         return change(f"Add {own}", f"{place}: {_longer(code, own)}")
-    below = f"{image.place(image.base_line)}: below it: {image.written_env(_OVERRIDE, policy.value)}"
+    below = f"{image.place(image.base_line)}: below it: {image.written_env(OVERRIDE, policy.value)}"
     given = policy.value in recipe.overrides(image).values()
     if recipe.matrix.gpus.gfx_answer(other, code.gfx).runs == "yes":
-        return change(f"Work around it with {_OVERRIDE}={policy.value}", below)
+        return change(f"Work around it with {OVERRIDE}={policy.value}", below)
     lines = [f"{place}: {_longer(code, other)}", *(() if given else (below,))]
-    return change(f"Add {other}, which {own} runs with {_OVERRIDE}={policy.value}", *lines)
+    return change(f"Add {other}, which {own} runs with {OVERRIDE}={policy.value}", *lines)
 
 
 def _longer(code: GpuCode, wanted: str) -> str:

@@ -19,13 +19,12 @@ from gpudoctor.dockerfile.unreadable_commands import copies_environment, install
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.frameworks.torch.coverage import toolkit_knows
 from gpudoctor.isa import Answer, cuda_runs
-from gpudoctor.machine import Gpu, Torch
+from gpudoctor.machine import OVERRIDE, Gpu, Torch
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.nvidia import DriverVerdict
     from gpudoctor.matrix.rows import BaseImage
 
-_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _KIND = {"nvidia": "CUDA", "amd": "ROCm"}
 
 
@@ -183,9 +182,9 @@ def _by_its_targets(recipe: Recipe, image: Image, facts: BaseImage) -> Iterator[
             continue
         found = _not_for(image, gpu, f"{image.base} has no code for {gpu.name} ({own}).", " ".join(known), own)
         if policy is not None and policy.value and recipe.matrix.amd.gfx_of_override(policy.value) in known:
-            text = f"{image.place(image.base_line)}: below it: {image.written_env(_OVERRIDE, policy.value)}"
+            text = f"{image.place(image.base_line)}: below it: {image.written_env(OVERRIDE, policy.value)}"
             found = replace(
-                found, fixes=(change(f"Work around it with {_OVERRIDE}={policy.value}", text), *found.fixes)
+                found, fixes=(change(f"Work around it with {OVERRIDE}={policy.value}", text), *found.fixes)
             )
         yield found
 

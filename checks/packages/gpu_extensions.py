@@ -19,7 +19,7 @@ from gpudoctor.frameworks.torch.compiled_packages import (
 from gpudoctor.frameworks.torch.coverage import cuda_answer
 from gpudoctor.frameworks.torch.gpu_coverage import arch_list, fits
 from gpudoctor.isa import Runs, capability, dotted
-from gpudoctor.machine import Distribution, Extension, Gpu, Torch, archs_of
+from gpudoctor.machine import OVERRIDE, Distribution, Extension, Gpu, Torch, archs_of
 from gpudoctor.situation import Situation
 from gpudoctor.situation.extensions import by_package, file_of, made_for_gpus, vendor_of
 from gpudoctor.situation.gpu_groups import finding, gpu_names
@@ -117,7 +117,7 @@ def _runs(situation: Situation, extensions: list[Extension], gpu: Gpu) -> Runs:
         return "unknown"
     if gpu.vendor == "amd":
         fit = next((fit for fit in fits(situation) if fit.gpu.key == gpu.key), None)
-        value = fit.carried.via_override if fit else situation.variable("HSA_OVERRIDE_GFX_VERSION")
+        value = fit.carried.via_override if fit else situation.variable(OVERRIDE)
         named = situation.matrix.amd.gfx_of_override(value)
         return situation.matrix.gpus.gfx_answer(named or arch, _all(extensions, "gfx")).runs
     of_torch = any(one.of_torch for one in extensions)

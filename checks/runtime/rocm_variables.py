@@ -8,7 +8,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AnyRemedy, Evidence, Finding, Fix, SetVariable, Severity, UnsetVariable, unset
 from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.frameworks.torch import builds
-from gpudoctor.frameworks.torch.coverage import OVERRIDE, natively, override_in_force, within_generation
+from gpudoctor.frameworks.torch.coverage import natively, override_in_force, within_generation
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
     arch_list,
@@ -20,7 +20,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
 )
 from gpudoctor.frameworks.torch.hsa_override import override_alone
 from gpudoctor.frameworks.torch.installed_build import better_torch
-from gpudoctor.machine import Gpu
+from gpudoctor.machine import OVERRIDE, Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import finding
 

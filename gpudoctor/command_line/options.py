@@ -7,9 +7,10 @@ from typing import Literal, get_args
 
 from gpudoctor.command_line.reading import Option
 from gpudoctor.host import InputError
+from gpudoctor.machine import Level
 from gpudoctor.render.formats import FORMATS
 
-LEVELS = ("static", "driver", "quick", "standard", "full")
+LEVELS: tuple[str, ...] = get_args(Level)
 KERNEL_LEVELS = LEVELS[2:]
 StartLevel = Literal["static", "driver", "quick", "standard"]
 """How deep is looked before a program starts; the kernels of level full take minutes."""

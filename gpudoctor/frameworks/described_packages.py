@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity, by_hand
 from gpudoctor.frameworks.torch.gpu_coverage import arch_list, fits
 from gpudoctor.isa import capability, cuda_runs
-from gpudoctor.machine import Distribution, Gpu, archs_of
+from gpudoctor.machine import OVERRIDE, Distribution, Gpu, archs_of
 from gpudoctor.matrix.rows.packages import ExtensionBuild, FrameworkBuild
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.situation import Situation
@@ -87,7 +87,7 @@ def _by_its_build(situation: Situation) -> Iterator[Finding]:
 
         nvidia, gpus = one.build.vendor == "nvidia", situation.usable_of(one.build.vendor)
         lacking = tuple(gpu for gpu in gpus if not supports(situation, one.build, gpu))
-        if not lacking or (not nvidia and situation.variable("HSA_OVERRIDE_GFX_VERSION")):
+        if not lacking or (not nvidia and situation.variable(OVERRIDE)):
             continue
         fixes = installs(situation, one, lacking) if nvidia else ()
         weight: Severity = "error" if len(lacking) == len(gpus) else "warning"

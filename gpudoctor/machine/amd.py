@@ -7,6 +7,9 @@ from typing import Literal
 from gpudoctor.machine.facts import Fact, Record, unknown
 from gpudoctor.machine.system import BlockedModule, DeviceNode, DkmsModule, InstalledModule
 
+OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
+"""The variable that makes an AMD GPU run code for another target; with a number behind it, one GPU of several."""
+
 
 class KfdNode(Record, frozen=True):
     """A node of the KFD topology. CPUs are nodes too; `gfx` is None for them."""

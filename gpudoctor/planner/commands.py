@@ -55,8 +55,6 @@ class Way(str, Enum):
 Commands = dict[Way, tuple[str, ...]]
 """In the order in which they run."""
 
-_VENV = ".venv-gpu"
-
 
 def commands_for(
     remedies: tuple[AnyRemedy, ...], situation: Situation, *, env: dict[str, str] | None = None, apart: bool = False
@@ -77,9 +75,9 @@ def commands_for(
     commands[Way.PIP_FIRST] = () if own_venv else _clearing(in_pip, situation, torch)
     ways = (Way.VENV, Way.PIP) if own_venv else (Way.PIP, Way.PIP_THEN)
     commands.update(zip(ways, _argvs(in_pip, situation, torch), strict=False))
-    inside = replace(here, tool="uv", python=f"{_VENV}/bin/python" if own_venv else here.python)
+    inside = replace(here, tool="uv", python=f"{pip_steps.NEW_VENV}/bin/python" if own_venv else here.python)
     if own_venv:
-        commands[Way.UV_VENV] = ("uv", "venv", _VENV)
+        commands[Way.UV_VENV] = ("uv", "venv", pip_steps.NEW_VENV)
     commands[Way.UV_FIRST] = () if own_venv else _clearing(inside, situation, torch)
     commands[Way.UV] = next(iter(_argvs(inside, situation, torch)), ())
     for package in packages:
@@ -96,11 +94,11 @@ def package_commands(remedies: Sequence[RemovePackage | ReplacePackage], situati
     packages = tuple(remedy for remedy in remedies if isinstance(remedy, ReplacePackage))
     removed = [] if own_venv else [remedy.name for remedy in remedies if isinstance(remedy, RemovePackage)]
     in_pip = replace(here, tool="managed" if own_venv else "pip")
-    inside = replace(here, tool="uv", python=f"{_VENV}/bin/python" if own_venv else here.python)
+    inside = replace(here, tool="uv", python=f"{pip_steps.NEW_VENV}/bin/python" if own_venv else here.python)
     commands: Commands = {
         Way.PIP_FIRST: pip_steps.uninstall_argv(in_pip, removed) if removed else (),
         Way.UV_FIRST: pip_steps.uninstall_argv(inside, removed) if removed else (),
-        Way.UV_VENV: ("uv", "venv", _VENV) if own_venv else (),
+        Way.UV_VENV: ("uv", "venv", pip_steps.NEW_VENV) if own_venv else (),
         Way.UV: next(iter(_runs(python_steps.replace_packages(inside, situation, packages))), ()),
     }
     argvs = _runs(python_steps.replace_packages(in_pip, situation, packages))

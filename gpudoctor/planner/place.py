@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct, field
 
 from gpudoctor.finding import Risk
-from gpudoctor.machine import Installers, InstallerSettings, Machine, Os, PythonEnvironment
+from gpudoctor.machine import OVERRIDE, Installers, InstallerSettings, Machine, Os, PythonEnvironment
 from gpudoctor.situation.installer import installer
 from gpudoctor.spelling import is_name, is_version
 
@@ -27,7 +27,6 @@ def by_manager(*, apt: _Told, dnf: _Told, zypper: _Told, pacman: _Told) -> dict[
     return {"ubuntu": apt, "debian": apt, "fedora": dnf, "rhel": dnf, "suse": zypper, "arch": pacman}
 
 
-OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 IN_THE_IMAGE = "In the Dockerfile of the image:"
 """Begins what is to be written into the file of a container that runs."""
 _PATH = r"~?/.*"

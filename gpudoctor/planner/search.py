@@ -30,9 +30,8 @@ from gpudoctor.finding import (
     UnsetVariable,
     VariableRemedy,
 )
-from gpudoctor.machine import Torch
+from gpudoctor.machine import OVERRIDE, Torch
 from gpudoctor.planner.foresight import Foresight, Judge, Outlook, key_of
-from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import NO_USER_SITE
 

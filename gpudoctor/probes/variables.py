@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from gpudoctor.host import Host
+from gpudoctor.machine import OVERRIDE
 
 NAMES = frozenset({
     # Which GPUs a process sees, and in which order.
@@ -66,7 +67,7 @@ _WITH_ADDRESSES = frozenset((
 """Of these, the ones that hold addresses, host names, or names of files for each host."""
 _SECRETS = ("AUTH", "CREDENTIAL", "KEY", "PASS", "SECRET", "TOKEN")
 _ADDRESS = r"(?<![\d.])\d{1,3}(?:\.\d{1,3}){3}(?![\d.])|(?<![\w:])[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}(?![\w:])"
-_OF_ONE_GPU = "HSA_OVERRIDE_GFX_VERSION_"
+_OF_ONE_GPU = f"{OVERRIDE}_"
 _LONGEST_VALUE = 1 << 15
 
 

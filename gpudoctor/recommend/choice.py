@@ -9,13 +9,13 @@ from __future__ import annotations
 from gpudoctor.finding import Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
 from gpudoctor.frameworks.torch.builds import Choice, RejectedCandidate, candidates, gpus_to_serve
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
-from gpudoctor.frameworks.torch.coverage import OVERRIDE, without_overrides
+from gpudoctor.frameworks.torch.coverage import without_overrides
 from gpudoctor.frameworks.torch.gpu_coverage import disturbs, fits, visible_as
 from gpudoctor.frameworks.torch.hsa_override import override_fixes
 from gpudoctor.frameworks.torch.nearest_build import nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import Place, conda_cuda, fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.replacements import on_another_system, replacements
-from gpudoctor.machine import Gpu, Torch
+from gpudoctor.machine import OVERRIDE, Gpu, Torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.planner.commands import commands_for
 from gpudoctor.planner.place import place

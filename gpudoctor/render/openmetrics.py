@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from gpudoctor.render.fleet.openmetrics import VERDICTS, label
+from gpudoctor.render.fleet.openmetrics import VERDICTS, head, label
 
 if TYPE_CHECKING:
     from gpudoctor.check import Check
@@ -23,23 +23,19 @@ def openmetrics(report: Report, checks: Sequence[Check[Any]]) -> str:
 
 
 def _lines(report: Report) -> Iterator[str]:
-    yield "# TYPE gpudoctor_node_verdict gauge"
-    yield "# HELP gpudoctor_node_verdict What gpudoctor says of the node."
+    yield from head("gpudoctor_node_verdict", "What gpudoctor says of the node.")
     for verdict in VERDICTS:
         yield f'gpudoctor_node_verdict{{verdict="{verdict}"}} {int(report.verdict == verdict)}'
-    yield "# TYPE gpudoctor_node_problem gauge"
-    yield "# HELP gpudoctor_node_problem How often a node has a problem."
+    yield from head("gpudoctor_node_problem", "How often a node has a problem.")
     counts: dict[str, int] = {}
     for finding in report.findings:
         if finding.severity != "note":
             labels = f'id="{label(finding.id)}",slug="{label(finding.slug)}",severity="{finding.severity}"'
             counts[labels] = counts.get(labels, 0) + 1
     yield from (f"gpudoctor_node_problem{{{labels}}} {count}" for labels, count in counts.items())
-    yield "# TYPE gpudoctor_node_ignored gauge"
-    yield "# HELP gpudoctor_node_ignored 1 for what a person chose to ignore."
+    yield from head("gpudoctor_node_ignored", "1 for what a person chose to ignore.")
     for ignored in report.ignored:
         yield f'gpudoctor_node_ignored{{id="{label(ignored.id)}",why="{label(ignored.why)}"}} 1'
-    yield "# TYPE gpudoctor_node_checked_timestamp_seconds gauge"
-    yield "# HELP gpudoctor_node_checked_timestamp_seconds When the node was checked."
+    yield from head("gpudoctor_node_checked_timestamp_seconds", "When the node was checked.")
     created = datetime.fromisoformat(report.created.replace("Z", "+00:00"))
     yield f"gpudoctor_node_checked_timestamp_seconds {created.timestamp():.0f}"

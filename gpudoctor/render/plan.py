@@ -9,8 +9,8 @@ import msgspec
 from msgspec import Struct
 
 from gpudoctor.finding import Finding, Risk, SetVariable, unique_ids
+from gpudoctor.machine import OVERRIDE
 from gpudoctor.plain_text import number_of
-from gpudoctor.planner.place import OVERRIDE
 from gpudoctor.planner.planned_steps import OF_ALL, PlannedStep
 from gpudoctor.records import view_as
 from gpudoctor.render.lines import Line, printable

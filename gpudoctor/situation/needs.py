@@ -5,10 +5,10 @@ What all checks of a file need stands once in `NEEDS` of their folder; the file 
 
 from __future__ import annotations
 
+from gpudoctor.machine import OVERRIDE
 from gpudoctor.situation import Situation
 
 _NETWORK = ("NCCL_", "GLOO_", "TP_")
-_ROCM = "HSA_OVERRIDE_GFX_VERSION"
 
 
 def torch(situation: Situation) -> bool:
@@ -121,7 +121,7 @@ def wsl(situation: Situation) -> bool:
 
 def rocm_settings(situation: Situation) -> bool:
     """A variable steers ROCm, or the memory of a torch for it; and no torch is installed but one for AMD's GPUs."""
-    named = any(name.startswith(_ROCM) or name.endswith("ALLOC_CONF") for name in situation.machine.variables)
+    named = any(name.startswith(OVERRIDE) or name.endswith("ALLOC_CONF") for name in situation.machine.variables)
     return named and (situation.torch is None or situation.built_for == "amd")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, cast, get_args
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 COMPILED_FOR_TORCH = ("torchvision", "torchaudio", "torchcodec")
 """Packages whose import is tried beside that of torch."""
-_DEPTH: tuple[Level, ...] = ("static", "driver", "quick", "standard", "full")
+_DEPTH: tuple[Level, ...] = get_args(Level)
 
 
 class Survey(Struct, frozen=True):

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.isa import Answer, Runs, capability, cuda_runs
-from gpudoctor.machine import Gpu, Torch, Vendor
+from gpudoctor.machine import OVERRIDE, Gpu, Torch, Vendor
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.gpus import GfxTarget
 from gpudoctor.matrix.rows.torch import TorchBuild
@@ -19,7 +19,6 @@ from gpudoctor.records import view_as
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.nvidia_driver import driver_verdict, has_server_stack
 
-OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 DEVICE_WHEEL = "amd-torch-device-"
 _FAMILY = r"rocm-sdk-libraries-(gfx[0-9a-f]+)(x?)(?:-(\w+))?$"
 _ONE_TARGET = r"gfx\d+[0-9a-f]{2}$"

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import AnyRemedy, Fix, SetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, candidates
-from gpudoctor.frameworks.torch.coverage import OVERRIDE, carries, without_overrides
+from gpudoctor.frameworks.torch.coverage import carries, without_overrides
 from gpudoctor.frameworks.torch.nearest_build import nearest, replace_torch, settings_in_wsl
-from gpudoctor.machine import Gpu, Torch, known
+from gpudoctor.machine import OVERRIDE, Gpu, Torch, known
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.gpus import Override
 from gpudoctor.matrix.versions import matches

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Fix, by_hand
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
-from gpudoctor.machine import Gpu, Vendor
+from gpudoctor.machine import OVERRIDE, Gpu, Vendor
 from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 NO_GPU_GIVEN, NO_GPU_ASKED_FOR = "container-no-gpu", "job-without-gpu"
 CUDA_ON_AMD, INTEGRATED = "cuda-torch-on-amd", "amd-igpu-interferes"
-OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _HAS_CODE_FOR = re.compile(r"supported_types=\"?\[(?P<all>[^\]]*)")
 """ollama's list of the targets that its libraries have code for."""
 

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import AnyRemedy, Fix, ReplaceTorch, SetVariable, UnsetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, merely_built, within_version
 from gpudoctor.frameworks.torch.companions import pairing
-from gpudoctor.frameworks.torch.coverage import OVERRIDE
-from gpudoctor.machine import Torch
+from gpudoctor.machine import OVERRIDE, Torch
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.records import view_as
 from gpudoctor.situation import Situation

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, by_hand
-from gpudoctor.frameworks.torch.coverage import OVERRIDE, override_in_force
-from gpudoctor.machine import Gpu
+from gpudoctor.frameworks.torch.coverage import override_in_force
+from gpudoctor.machine import OVERRIDE, Gpu
 from gpudoctor.matrix.versions import minor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding, group_by

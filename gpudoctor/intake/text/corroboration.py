@@ -6,12 +6,11 @@ import re
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.ranking import decided
-from gpudoctor.machine import Machine, Told
+from gpudoctor.machine import OVERRIDE, Machine, Told
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.amd import RocmBlas
 from gpudoctor.matrix.versions import Figures, figures, minor
 
-_OVERRIDE = "HSA_OVERRIDE_GFX_VERSION"
 _BACKPORTS = re.compile(r"\.el\d|-150\d{3}\.")
 """Kernels of Red Hat and SUSE, which know newer GPUs than their number tells."""
 
@@ -32,7 +31,7 @@ def _rocm_lacks_kernels(facts: Facts, machine: Machine, matrix: Matrix) -> bool:
     """Whether rocBLAS of the named release has files for none of the AMD GPUs. A torch brings its own rocBLAS."""
     said, targets = decided(facts, "rocm"), _targets(machine)
     version = re.match(r"\d{1,2}\.\d{1,2}", said.value) if said else None
-    if version is None or machine.torch is not None or machine.variables.get(_OVERRIDE) or not targets:
+    if version is None or machine.torch is not None or machine.variables.get(OVERRIDE) or not targets:
         return False
     rows = [row for row in matrix.tables.rocm_blas if row.rocblas]
     # Releases before the first listed one had no more targets than it.

@@ -7,11 +7,12 @@ packages what is installed; a sentence counts where nothing else tells.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_args
 
 from gpudoctor.intake.text.facts import By, Facts, NamedGpu, Statement
 from gpudoctor.matrix.versions import public_version
 
-_USUAL: tuple[By, ...] = ("tool", "program", "report", "list", "shell", "prose")
+_USUAL: tuple[By, ...] = get_args(By)
 _RANKS: dict[str, tuple[By, ...]] = {
     "torch": ("program", "report", "list", "shell", "tool", "prose"),
     "torch cuda": ("program", "report", "list", "shell", "tool", "prose"),
