@@ -59,7 +59,7 @@ class Suite(Generic[J]):
         return iter(_by_id((*self._checks, *(check for _, checks in self._late for check in checks()))))
 
     def concerned(self, subject: J) -> tuple[Check[J], ...]:
-        """Those that have something to look at: the others could say nothing."""
+        """The checks whose needs this machine meets; the others would find nothing."""
         late = (check for need, checks in self._late if _holds(need, subject) for check in checks())
         return _by_id(check for check in (*self._checks, *late) if _holds(check.needs, subject))
 
@@ -117,7 +117,7 @@ class Judgement(Struct, frozen=True):
     ignored: tuple[Ignored, ...]
     not_judged: tuple[NotJudged, ...]
     checks: tuple[Check[Any], ...] = ()
-    """Those that ran."""
+    """The checks that ran."""
 
 
 def judge(
@@ -232,7 +232,7 @@ def _rest(found: list[Finding]) -> Iterable[Finding]:
 
 
 def _cut(finding: Finding) -> Finding:
-    """The same, its texts cut where nobody would read on."""
+    """The finding with its texts cut to a length that people read."""
     evidence = tuple(replace(one, value=one.value[:_LONGEST]) for one in finding.evidence)
     message, saw, want = (text[:_LONGEST] for text in (finding.message, finding.saw, finding.want))
     return replace(finding, message=message, saw=saw, want=want, evidence=evidence)

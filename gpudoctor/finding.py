@@ -279,7 +279,7 @@ def unset(variable: str, why: str = "") -> Fix:
 SEEN = "Seen:"
 """Stands before what a program printed, at the end of a message."""
 ABSENCE = "absence"
-"""Of a symptom: every error of driver and access may be its cause."""
+"""For a symptom: every error of driver and access may be its cause."""
 
 
 class Finding(Struct, frozen=True):
@@ -331,7 +331,7 @@ class NotJudged(Struct, frozen=True):
     why: str
     matters: bool = False
     fallback: bool = False
-    """As of a finding."""
+    """The same as for a finding."""
     id: str = ""
     slug: str = ""
     layer: Layer = "gpudoctor"

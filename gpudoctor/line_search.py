@@ -37,7 +37,7 @@ def lines_with(signs: Iterable[str], text: str) -> Iterator[int]:
 
 
 def _enough(signs: Iterable[str]) -> list[str]:
-    """Without those that hold another sign: where they stand, that one stands too."""
+    """The signs without those that contain another one: a line with the longer has the shorter, too."""
     enough: list[str] = []
     for sign in sorted(set(signs), key=len):
         if not any(other in sign for other in enough):

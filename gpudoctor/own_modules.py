@@ -19,7 +19,7 @@ from marshal import loads
 from types import CodeType, ModuleType
 
 _HEAD = MAGIC_NUMBER + bytes(4)
-"""Of a compiled file that is compared with its source by time and size."""
+"""The flags of a compiled file that Python compares with its source by time and size."""
 _LONGEST, _WORD = 1 << 16, 0xFFFFFFFF
 _LATE = ("msgspec.inspect", "msgspec.json")
 """What msgspec imports with itself, to describe types and to make schemas, and a check for people never uses."""

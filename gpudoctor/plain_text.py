@@ -16,12 +16,12 @@ _PROGRAMS = frozenset((
     "poetry", "prime-select", "ps", "rm", "rocminfo", "show_gids", "sudo", "systemctl", "tail", "ulimit", "uname",
     "unset", "uv", "vulkaninfo", "wsl",
 ))  # fmt: skip
-"""With what the commands of fixes and of the matrix's questions begin, and lines of a Dockerfile."""
+"""First words of commands in fixes and in the matrix's questions, and of lines in a Dockerfile."""
 _PYTHON = r"(?:~?/\S*/)?(?:python|pip)[\d.]*"
 _QUOTED = r"\"[^\"]*\"|'[^']*'|\$\((?:[^()]|\([^()]*\))*\)"
 _OUTSIDE_QUOTES = r"(?=(?:[^\"]*\"[^\"]*\")*[^\"]*$)"
 _SAID = r"[,:?](?: |$)|[\w)]\.$| \(| (?:and|as|in|of|on|or|outside|right|the|which|with) "
-"""In a sentence, and in no command."""
+"""What only sentences have, and no command."""
 
 
 def utc(seconds: float) -> str:

@@ -97,7 +97,7 @@ def _as_its_index_names_it(situation: Situation, trace: TorchCopy) -> str:
 
 
 def _new_torch(situation: Situation, version: str) -> tuple[Fix, ...]:
-    """The same version again, where the remains name it."""
+    """Fixes that install the version again that the remains name."""
     better = better_torch(situation) if situation.usable else ()
     if version and (index := index_of(situation, version)) is not None:
         remedy = ReinstallPackage("torch", version, index_url=index, why="all its files, and a record of them")

@@ -225,7 +225,7 @@ def _excluded(image: Image, asked: TorchRequest, limit: str) -> Finding:
 def _missing_build(
     recipe: Recipe, image: Image, asked: TorchRequest, rows: list[TorchBuild], wanted: str
 ) -> Iterator[Finding]:
-    """Of a release, `rows`: the build that is wanted, or its wheel for this Python."""
+    """The finding where a release has other builds (`rows`) than the wanted one, or no wheel for this Python."""
     python = python_of(image)
     if wanted:
         rows_here = [row for row in rows if row.build == wanted]

@@ -38,7 +38,7 @@ def note_to_fix(
 
 
 def installable(findings: Sequence[Finding]) -> Finding | None:
-    """That no torch is installed, where a fix can install it."""
+    """The note that no torch is installed, where a fix can install it."""
     return next((one for one in findings if is_missing(one) and any(fix.remedies for fix in one.fixes)), None)
 
 

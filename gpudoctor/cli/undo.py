@@ -54,7 +54,7 @@ def undo_last(sources: Sources, shown: ReportOptions, *, yes: bool, dry_run: boo
 
 
 def _nothing(elsewhere: list[Run]) -> str:
-    """That there is nothing to undo here, and where there is."""
+    """The line that says that there is nothing to undo here, and where there is something."""
     nothing = "Nothing to undo in this environment"
     if not elsewhere:
         return f"{nothing}: the journal has no fix of it."

@@ -73,7 +73,7 @@ def _names(journal: str, text: bytes) -> bool:
 
 
 def tell_cut_off(run: Run) -> None:
-    """That a run was cut off, and what can be done about it."""
+    """Tell that a run was cut off, and what to do about it."""
     from gpudoctor.render.journal import when
 
     what = "undo of a fix" if run.state == "undoing" else "fix"

@@ -84,7 +84,7 @@ def examine_quietly(
     progress: Progress | None = None,
     stage: Callable[[str], None] = lambda _: None,
 ) -> tuple[Survey, Subject]:
-    """The same without a word to anybody, and with the signals as they are."""
+    """The same without progress on the screen, and without handling signals."""
     if sources.snapshot is not None:
         return _from_file(sources.snapshot, sources, matrix)
     examined, description, variables = sources.examined, sources.description, sources.variables

@@ -134,7 +134,7 @@ def give(report: Report, judgement: Judgement, shown: ReportOptions, look: Repor
 
 
 def _note(report: Report, again: tuple[str, ...]) -> str:
-    """That gpudoctor has an environment of its own, which is not the one that is examined."""
+    """A note that gpudoctor's own environment is not the examined one."""
     from gpudoctor.host import LiveHost
     from gpudoctor.probes.python_layout import in_tool
 

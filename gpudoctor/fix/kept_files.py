@@ -295,7 +295,7 @@ def _is_it(status: os.stat_result, entry: Entry) -> bool:
 
 
 def set_metadata_at(folder: int, name: bytes, entry: Entry) -> None:
-    """As `set_metadata`, for a file of that name in an open folder."""
+    """`set_metadata` for a file in an open folder."""
     with closing(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)) as descriptor:
         if KINDS.get(stat.S_IFMT(os.fstat(descriptor).st_mode)) != entry.kind:
             raise OSError(errno.ESTALE, "it was replaced meanwhile", name)

@@ -1,4 +1,4 @@
-"""From what engines bring back to exactly one document for each node."""
+"""Makes exactly one document for each node from what engines bring back."""
 
 from __future__ import annotations
 

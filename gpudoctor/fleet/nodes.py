@@ -71,7 +71,7 @@ class Reader:
         self._judged: dict[bytes, NodeJudgement] = {}
         self._torches: dict[str, Torch] = {}
         self._machines: dict[bytes, Machine] = {}
-        """Those for which another torch is a fix: which one, the nodes beside them decide."""
+        """Nodes for which another torch is a fix; the nodes beside them decide which one."""
 
     def node(self, document: Document) -> Node:
         """The node of one document."""
@@ -119,7 +119,7 @@ class Reader:
         return self._judged[key]
 
     def with_fixes_for(self, node: Node, torch: str) -> Node:
-        """The same node, with the fixes that it has beside nodes on which this torch works."""
+        """The node with the fixes that fit nodes beside it, on which this torch works."""
         peer = self._torches.get(torch)
         if not node.machine or peer is None:
             return node

@@ -51,6 +51,6 @@ def norm_of(values: Mapping[str, str]) -> Norm | Split | None:
 
 
 def golden_norm(values: Mapping[str, str], wanted: str) -> Norm | None:
-    """The same, beside the value of a node that is known to be good."""
+    """The norm where one node is known to be good: its value counts."""
     odd = {name: value for name, value in values.items() if value != wanted}
     return Norm(wanted, odd) if odd else None

@@ -16,7 +16,7 @@ class Odd(Struct, frozen=True):
     value: str
     norm: str
     severity: Severity
-    """That of the problem that it brings there; a warning if it only differs."""
+    """The severity of the problem that it causes there; a warning if it only differs."""
     others: int = 0
     """How many of the nodes that it is compared with have the norm."""
 

@@ -103,9 +103,9 @@ class Extension(Record, frozen=True):
     needs: tuple[str, ...] = ()
     """Libraries of CUDA and ROCm that it names (DT_NEEDED)."""
     opens: tuple[str, ...] = ()
-    """Those that it opens itself when it needs them, as far as their whole names are in it."""
+    """Libraries that it opens when it needs them, as far as it contains their whole names."""
     missing: tuple[MissingLibrary, ...] = ()
-    """Those of `needs` and `opens`, and of torch's GPU libraries, that are nowhere to be found."""
+    """Libraries of `needs` and `opens`, and torch's GPU libraries, that are in no folder."""
     of_torch: bool = False
     """It names libraries of torch: a process has imported torch before it is loaded."""
     undefined: tuple[str, ...] = ()
@@ -238,7 +238,7 @@ class InstallerSettings(Record, frozen=True):
     torch_backend: str = ""
     """uv takes torch from the index of this build, whichever index a command names."""
     constraints: tuple[Constraint, ...] = ()
-    """Those of packages that GPU work needs."""
+    """Constraints on packages that GPU work needs."""
     unread: tuple[str, ...] = ()
     """Constraint files that could not be read."""
     lost: tuple[str, ...] = ()
@@ -300,7 +300,7 @@ class PythonEnvironment(Record, frozen=True):
     torch_asked: tuple[TorchAsked, ...] = ()
     """Lines of the project's own files that ask for torch."""
     project_packages: tuple[ProjectPackage, ...] = ()
-    """Of the installed packages, those that the project names itself."""
+    """The installed packages that the project names itself."""
     conda_tool: Literal["conda", "mamba", "micromamba"] = "conda"
     """The tool that last changed a conda prefix, as its history says."""
     python_headers: Fact[bool] = unknown("not probed")
@@ -325,7 +325,7 @@ class PythonEnvironment(Record, frozen=True):
     installed."""
     installers: Installers = Installers()
     triton_owner: str = ""
-    """Of several installed Tritons the one whose files are in the folder triton/; empty if the files do not tell."""
+    """The Triton whose files are in the folder triton/, where several are installed; empty if unknown."""
     source: str = ""
 
     @property

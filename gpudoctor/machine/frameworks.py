@@ -86,10 +86,10 @@ class Frameworks(Record, frozen=True):
 
     torch: Fact[Torch] = unknown("not read")
     others: tuple[FrameworkFiles, ...] = ()
-    """Those beside torch of which files were read."""
+    """The frameworks beside torch whose files were read."""
     settings: tuple[FileSetting, ...] = ()
     imports: tuple[ModuleImport, ...] = ()
-    """Of these, and of what is compiled for torch, those whose import was tried."""
+    """The frameworks, and packages compiled for torch, whose import was tried."""
 
     def files_of(self, name: str) -> FrameworkFiles:
         """What the files of a framework beside torch tell; nothing if none was read."""

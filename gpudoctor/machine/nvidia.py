@@ -143,7 +143,7 @@ class NvidiaStack(Record, frozen=True):
     ptxas: Fact[str] = unknown("not probed")
     """CUDA release of the ptxas below /usr/local/cuda."""
     cdi: Fact[tuple[CdiSpec, ...]] = unknown("not probed")
-    """Those that count: of one kind, the ones in /var/run/cdi before the ones in /etc/cdi."""
+    """The specifications that count: for one kind, /var/run/cdi takes precedence over /etc/cdi."""
     nvml: Fact[NvidiaApi] = unknown("not probed")
     cuda: Fact[NvidiaApi] = unknown("not probed")
     smi: Fact[NvidiaApi] = unknown("not probed")

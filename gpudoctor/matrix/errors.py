@@ -23,7 +23,7 @@ _NO_CAUSE = ("smoke-crash", "harmless")
 _WHOLE = 1 << 20
 """Where all messages are asked for, this much, at the beginning."""
 _LONG = 1 << 14
-"""From here on the words of a text are worth to be collected, before a thousand signs are looked for."""
+"""From this length on it is quicker to collect the words of a text than to look for a thousand signs."""
 _FEWEST, _MOST = 8, 3
 """Characters that a part of a message needs, and messages that it may be part of."""
 _CUDA = "CUDA"

@@ -37,7 +37,7 @@ def stray_records(place: Place, machine: Machine, names: Iterable[str]) -> tuple
 
 
 def _of_this_place(place: Place, found: list[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-    """Those of these paths that are this environment's own."""
+    """The paths that belong to this environment alone."""
     inside = f"{place.prefix.rstrip('/')}/"
     ours = place.prefix and place.tool not in ("managed", "nowhere")
     return tuple(

@@ -288,7 +288,7 @@ def _why(situation: Situation, remedy: ReplaceTorch) -> str:
 
 
 def _for_the_driver(situation: Situation, remedy: ReplaceTorch) -> str:
-    """That the driver decided: it is too old for the present build, and not for the new one."""
+    """A note that the driver decided: it is too old for the present build, and runs the new one."""
     had, cuda, number = situation.torch, cuda_of(remedy.build), cuda_driver(situation.machine)
     if had is None or not had.cuda or not cuda:
         return ""

@@ -50,7 +50,7 @@ _VARIABLE, _PACKAGE, _FRAMEWORK, _SYSTEM, _CONTAINER, _DRIVER, _REBOOT, _PERSON 
 _NEXT_FIX = 5_000
 _LEAVES_PEERS = 2_000
 _NO_GPU = 1_000_000
-"""To compute on the CPU is better only than an error that nothing else clears."""
+"""The cost of computing on the CPU: only an error that nothing else clears is worse."""
 # What is left costs more than any fix.
 _WARNING, _NEW_WARNING, _ERROR, _NEW_ERROR = 100_000, 150_000, 10_000_000, 20_000_000
 
@@ -202,7 +202,7 @@ class Search:
 
 
 def _with_one_torch(moves: tuple[Move, ...]) -> tuple[Move, ...]:
-    """Of several builds of torch only the last; what else their fixes do stays."""
+    """The moves with only the last of several builds of torch; their other remedies stay."""
     builds = [remedy for move in moves for remedy in move.fix.remedies if isinstance(remedy, ReplaceTorch)]
     replaced = [id(remedy) for remedy in builds[:-1]]
     kept = ((move, tuple(one for one in move.fix.remedies if id(one) not in replaced)) for move in moves)

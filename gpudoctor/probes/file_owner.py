@@ -107,7 +107,7 @@ class Owners:
                 yield self._suspect(one, name.decode("utf-8", "replace"), digest.decode(), size.decode())
 
     def _record(self, distribution: Distribution) -> bytes:
-        """With a line break before each line."""
+        """The text with a line break before it, so that each line begins with one."""
         path = distribution.path
         if path not in self._records:
             inside = path.endswith(".dist-info")

@@ -45,7 +45,7 @@ def gpus_in_log(host: Host) -> Fact[tuple[PciDevice, ...]]:
 def _devices(entries: Sequence[Entry], source: str) -> Iterator[PciDevice]:
     listed: dict[str, PciDevice] = {}
     ids: dict[str, dict[str, str]] = {NVIDIA: {}, AMD: {}}
-    """Of each maker, the ids by address; "" stands for an unknown address or id."""
+    """The ids by address, for each maker; "" stands for an unknown address or id."""
     for entry in entries:
         text = entry.joined
         if match := re.search(_ON_THE_BUS, text):

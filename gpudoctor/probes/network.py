@@ -15,7 +15,7 @@ ASKING = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 _MOST_INTERFACES = 512
 _MOST_READ = 64
 _OF_CONTAINERS = r"(veth|cali|lxc|tap|vnet|nodelocaldns|kube-)"
-"""On the host, each container may have one; their MTU says nothing about the machine."""
+"""Interfaces that containers have on the host; their MTU says nothing about the machine."""
 _SYSTEM_FILES = ("/etc/nccl.conf", "/etc/rccl.conf")
 _FILE_LIMIT = 64 << 10
 

@@ -133,7 +133,7 @@ def _asks(host: Host, path: str) -> str:
 
 
 def _symbols(host: Host, path: str, needed: str) -> frozenset[str]:
-    """Those that it needs of a library; without one, those that it has."""
+    """The symbols that it needs from the library `needed`, or provides itself where that is ""."""
     return (
         ask_elf(host, path, lambda elf: symbols_needed_of(elf, needed) if needed else provided_symbols(elf))
         or frozenset()

@@ -138,7 +138,7 @@ def _runtime(host: Host, folders: Iterable[str], needs: tuple[str, ...]) -> str:
 def _missing(
     host: Host, folders: Iterable[str], needs: tuple[str, ...], environ: Mapping[str, str]
 ) -> tuple[str, ...]:
-    """Those that neither its folders nor the loader's path has; none, if not every place could be looked into."""
+    """The libraries that are neither in its folders nor on the loader's path; none if some place is unreadable."""
     there = {name for folder in dict.fromkeys(folders) for name in host.names(folder).value or ()}
     lacking = tuple(name for name in needs if name not in there)
     if not lacking:

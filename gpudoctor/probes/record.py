@@ -27,7 +27,7 @@ def read_record(host: Host, folder: str) -> bytes | None:
 
 
 def record_pieces(host: Host, folder: str) -> Iterator[bytes] | None:
-    """The same in pieces of whole lines, for one of a megabyte: to get its memory takes longer than to read it."""
+    """The record in pieces of whole lines: it takes longer to get memory for a megabyte than to read it."""
     handle = host.open_binary(posixpath.join(folder, "RECORD"))
     return None if handle is None else _whole_lines(handle)
 

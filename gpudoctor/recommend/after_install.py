@@ -1,4 +1,4 @@
-"""A machine once a build is installed, and what is known of that build there."""
+"""The machine after a build is installed, and what is known of that build there."""
 
 from __future__ import annotations
 

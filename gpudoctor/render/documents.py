@@ -60,7 +60,7 @@ class SecondLook(Struct, frozen=True):
     by_variables: tuple[str, ...]
     verdict: Verdict
     unforeseen: tuple[str, ...] = ()
-    """Those of `left` and `new` that the plan did not predict."""
+    """Problems of `left` and `new` that the plan did not predict."""
 
 
 class Result(Struct, frozen=True):

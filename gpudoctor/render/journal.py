@@ -133,7 +133,7 @@ def kept_lines(run: Run) -> Iterator[Line]:
 
 
 def forgotten_lines(run: Run, freed: int) -> Iterator[Line]:
-    """That a run was forgotten."""
+    """What to print once a run was forgotten."""
     yield [("✓ forgotten  ", "bold green"), (f"{run.id}: frees {_room(freed)}.", "")]
 
 

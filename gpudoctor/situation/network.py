@@ -121,7 +121,7 @@ def selected_ports(machine: Machine) -> tuple[SelectedPort, ...]:
 
 
 def working(ports: Iterable[SelectedPort]) -> tuple[SelectedPort, ...]:
-    """Those that NCCL's own transport could use now."""
+    """The ports that NCCL's own transport could use now."""
     return tuple(one for one in ports if one.port.active and one.port.link_layer in NCCL_LINKS)
 
 

@@ -1,4 +1,4 @@
-"""From a level, devices and names to the ordered list of kernels to run."""
+"""Makes the ordered list of kernels to run, from a level, devices and names."""
 
 from __future__ import annotations
 

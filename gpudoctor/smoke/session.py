@@ -37,7 +37,7 @@ class SessionResult(Struct, frozen=True):
     trial: Fact[ImportTrial]
     smoke: Smoke | None = None
     beside: tuple[Fact[ImportTrial], ...] = ()
-    """Of the modules beside torch, in their order; nothing if torch itself cannot be imported."""
+    """The trials of modules beside torch, in their order; none if torch itself cannot be imported."""
 
 
 def ignore(_: SmokeKernel | Starting) -> None:

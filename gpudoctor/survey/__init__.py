@@ -1,4 +1,4 @@
-"""From a host to a Machine, to as deep a level as was asked for."""
+"""Probes a host as deep as the level says, and makes a Machine of it."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Blame(Struct, frozen=True):
     """What pairings say about one kind of fault."""
 
     nodes: tuple[int, ...] = ()
-    """Those to blame, the worst first."""
+    """The nodes and pairs to blame, the worst first."""
     links: tuple[Pair, ...] = ()
     """Went wrong although both nodes did well with others."""
     undecided: tuple[Pair, ...] = ()

@@ -1,4 +1,4 @@
-"""From what was measured to what is printed: the problems that checks find, a row for each node, the verdict."""
+"""Makes a report of what was measured: problems that checks find, a row for each node, the verdict."""
 
 from __future__ import annotations
 

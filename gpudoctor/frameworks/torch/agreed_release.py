@@ -55,7 +55,7 @@ def _releases(situation: Situation) -> Iterator[str]:
 
 
 def _judged(situation: Situation, release: str, other: str) -> Iterator[tuple[bool, bool]]:
-    """For each compiled package: whether it works with this torch, and whether with the other."""
+    """Whether each compiled package works with this torch, and whether with the other."""
     for _, wanted in _compiled(situation):
         yield package_matches(wanted, release), package_matches(wanted, other)
     for name in COMPANIONS:

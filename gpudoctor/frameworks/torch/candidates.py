@@ -66,7 +66,7 @@ class Choice(Struct, frozen=True):
     fault_variables: tuple[tuple[str, str], ...] = ()
     """Variables with which it does not show."""
     fault_of_release: bool = False
-    """That fault affects the release, whatever the GPU."""
+    """Whether that fault affects the release whatever the GPU."""
     passed_over: str = ""
     """A nearer build that was passed over, and its fault."""
     why: tuple[str, ...] = ()

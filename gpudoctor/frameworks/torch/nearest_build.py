@@ -57,7 +57,7 @@ def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None, own: froze
 
 
 def _nearest(matrix: Matrix, choices: list[Choice], keep: Torch | None, own: frozenset[str]) -> Choice | None:
-    """Of equally good builds for the driver that of an index in `own` comes first."""
+    """The nearest build; among equally good ones for the driver, an index in `own` takes precedence."""
     if not choices:
         return None
     if keep is None:

@@ -12,7 +12,7 @@ from gpudoctor.situation import Situation
 
 
 def installed_again(situation: Situation, torch: Torch) -> Fix:
-    """The same build once more, installed in the way of its origin."""
+    """The fix that installs the same build again, in the way of its origin."""
     if torch.origin not in FROM_AN_INDEX and torch.origin not in ("nightly", "amd"):
         text = f"Install torch {torch.version} again from its origin (image, conda, distribution, own build)."
         return by_hand("Install torch again", text, "replaces")

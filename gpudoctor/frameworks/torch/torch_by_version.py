@@ -14,7 +14,7 @@ def named_torch(
     cuda: str | None = None,
     rocm: str | None = None,
 ) -> Torch:
-    """That torch, whole and alone in its environment; its code is what the matrix says of the build."""
+    """A whole torch, alone in its environment, whose code is what the matrix says of the build."""
     return Torch(
         version=version,
         build=build,

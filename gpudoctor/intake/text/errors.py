@@ -34,7 +34,7 @@ _OF_GPUS = re.compile(
 _HEADING = re.compile(r"\s*#{1,6}\s+")
 """A title that repeats the message."""
 _MOST_WRAPPED = 2000
-"""Of a text with more lines nobody broke each."""
+"""In a longer text the line breaks are the program's own, not a person's."""
 _BROKEN_FROM = 60
 """Columns of the narrowest terminal that breaks lines."""
 _WHERE = re.compile(r"current device: \d{1,3}, in function ggml_\w{1,80}")

@@ -1,4 +1,4 @@
-"""From the facts of a text to a Machine: what nobody said is healthy, as for a machine that is described."""
+"""Makes a Machine of the facts of a text: what nobody said is healthy, as for a described machine."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _python(number: int, text: str, following: Line | None, facts: Facts) -> Non
 
 
 def _prints(text: str) -> list[list[str]]:
-    """Of each call of print its arguments: the names of those that say something of torch, and "" for the others."""
+    """The arguments of each call of print: names that say something of torch, and "" for the others."""
     calls = [[one["one"].strip() for one in _ARGUMENT.finditer(found["all"])] for found in _PRINT.finditer(text)]
     return [
         [next((name for name in _ANSWERS if re.fullmatch(rf"{re.escape(name)}(?:\(.*\))?", one)), "") for one in call]

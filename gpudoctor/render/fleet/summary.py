@@ -36,7 +36,7 @@ class Problem(Struct, frozen=True):
 
 
 def by_weight(groups: Iterable[NodeGroup]) -> list[NodeGroup]:
-    """Those with an error first."""
+    """The groups, those with an error first."""
     return sorted(groups, key=lambda group: all(one.severity != "error" for one in group.problems))
 
 

@@ -87,7 +87,7 @@ def _is_gone(listing: Listing, path: str, found: Fact[FileStat]) -> bool:
 
 
 def _cut_libraries(host: Host, folder: str) -> tuple[DamagedFile, ...]:
-    """Without a RECORD: libraries that end before what their own header promises."""
+    """Libraries that end before what their own header promises, where there is no RECORD."""
     names = (name for name in host.names(folder).value or () if ".so" in name)
     paths = (posixpath.join(folder, name) for name in names)
     return tuple(DamagedFile(path=path, problem="truncated") for path in paths if ends_early(host, path))[
