@@ -228,10 +228,8 @@ def nvidia_driver_dropped_gpu(situation: Situation) -> Verdicts:
     """
     version, _, source = kernel_driver(situation)
     for severity, gpus in _refused(situation, "nvidia-driver-dropped-gpu"):
-        from gpudoctor.situation.driver_choice import install_driver
-
         last = situation.matrix.nvidia.last_branch(gpus[0].arch.value)
-        fixes = worthwhile(situation, gpus, (install_driver(situation, gpus),))
+        fixes = _other_driver(situation, gpus)
         if situation.torch is None and severity == "error" and not has_build(situation, gpus[0]):
             fixes = (_last_branch(last), *fixes)
         yield finding(
@@ -271,10 +269,8 @@ def blackwell_open_module(situation: Situation) -> Verdicts:
     ## Fix safety
     Needs root and a reboot. The other flavour of the same driver replaces the present one.
     """
-    version, flavour, source = kernel_driver(situation)
+    version, flavour, _ = kernel_driver(situation)
     for severity, gpus in _refused(situation, "blackwell-open-module"):
-        from gpudoctor.situation.driver_choice import install_driver
-
         yield finding(
             severity,
             gpus,
@@ -283,13 +279,23 @@ def blackwell_open_module(situation: Situation) -> Verdicts:
             saw=f"{flavour} modules {version}",
             want="open modules",
             evidence=(
-                Evidence("nvidia.module.flavour", flavour or "", source),
-                Evidence.of("gpu.arch", gpus[0].arch),
+                *_flavour_evidence(situation, gpus),
                 *log_evidence(situation, situation.log_faults("blackwell-open-module")[:1]),
             ),
-            fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
+            fixes=_other_driver(situation, gpus),
             supersedes=("no-driver", "driver-init-failed-hw", "driver-init-failed-bios"),
         )
+
+
+def _flavour_evidence(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Evidence, ...]:
+    _, flavour, source = kernel_driver(situation)
+    return (Evidence("nvidia.module.flavour", flavour or "", source), Evidence.of("gpu.arch", gpus[0].arch))
+
+
+def _other_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Fix, ...]:
+    from gpudoctor.situation.driver_choice import install_driver
+
+    return worthwhile(situation, gpus, (install_driver(situation, gpus),))
 
 
 @check("GPD126", "open-module-unsupported-gpu", "driver")
@@ -305,10 +311,8 @@ def open_module_unsupported_gpu(situation: Situation) -> Verdicts:
     ## Fix safety
     Needs root and a reboot. The other flavour of the same driver replaces the present one.
     """
-    version, flavour, source = kernel_driver(situation)
+    version, flavour, _ = kernel_driver(situation)
     for severity, gpus in _refused(situation, "open-module-unsupported-gpu"):
-        from gpudoctor.situation.driver_choice import install_driver
-
         yield finding(
             severity,
             gpus,
@@ -318,10 +322,7 @@ def open_module_unsupported_gpu(situation: Situation) -> Verdicts:
             else f"The open kernel modules of driver {version} support only data-centre GPUs, not {called(gpus)}.",
             saw=f"{flavour or 'open'} modules {version}",
             want="proprietary modules, or a newer driver",
-            evidence=(
-                Evidence("nvidia.module.flavour", flavour or "", source),
-                Evidence.of("gpu.arch", gpus[0].arch),
-            ),
-            fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
+            evidence=_flavour_evidence(situation, gpus),
+            fixes=_other_driver(situation, gpus),
             supersedes=("no-driver", "driver-init-failed-hw"),
         )

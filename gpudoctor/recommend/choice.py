@@ -25,11 +25,10 @@ from gpudoctor.recommend.companions import instructions, left_out, with_companio
 from gpudoctor.recommend.records import Out, Recommendation, Recommended
 from gpudoctor.recommend.starting_point import (
     arch_names,
-    beside_the_choice,
+    common_notes,
     driver_fault,
     driver_refusal,
     gpus_that_count,
-    known_remarks,
     too_new_for_the_kernel,
 )
 from gpudoctor.situation import Situation
@@ -364,11 +363,7 @@ class _Choosing:
             notes.append(f"{owner} owns the torch of this environment: the wheel goes into a venv of its own.")
         if not self.gpus and not self.native:
             notes += self._on_another_system()
-        notes += known_remarks(self.situation, self.gpus)
-        notes += beside_the_choice(self.situation, ("torch", "rocm"))
-        if self.machine.assumed:
-            notes.append(f"Assumed: {', '.join(self.machine.assumed)}.")
-        return notes
+        return [*notes, *common_notes(self.situation, self.gpus, ("torch", "rocm"))]
 
     def _on_another_system(self) -> list[str]:
         fixes = on_another_system(c_library(self.situation), self.rejected)

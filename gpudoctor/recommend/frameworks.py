@@ -31,11 +31,10 @@ from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.recommend.records import INSTRUCTIONS, BuildLevel, Out, Recommendation, Recommended
 from gpudoctor.recommend.starting_point import (
     arch_names,
-    beside_the_choice,
     change_before,
+    common_notes,
     driver_fault,
     gpus_that_count,
-    known_remarks,
 )
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_to_install
@@ -266,10 +265,7 @@ class _Choosing:
                 yield unsupported(row).text
         if self.situation.python is None:
             yield "The Python is unknown: not every build has a wheel for every Python."
-        yield from known_remarks(self.situation, self.gpus)
-        yield from beside_the_choice(self.situation, (self.framework.framework,))
-        if self.situation.machine.assumed:
-            yield f"Assumed: {', '.join(self.situation.machine.assumed)}."
+        yield from common_notes(self.situation, self.gpus, (self.framework.framework,))
 
 
 def _requirement(package: object) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu, archs_of
@@ -82,25 +82,20 @@ def change_before(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
     return kernel_with_the_chip(situation, kernel_too_old(situation, too_new))[0] if too_new else None
 
 
-def beside_the_choice(situation: Situation, decides: Collection[str]) -> list[str]:
-    """That other requirements than those of these fields and frameworks do not decide about a build; and for torch,
-    which programs decide which one they work with."""
-    programs = _choosing_torch(situation) if "torch" in decides else []
-    asked = [one.text for one in situation.required if not {one.name, one.framework} & set(decides)]
-    if not asked:
-        return programs
-    verb = "does" if len(asked) == 1 else "do"
-    return [
-        *programs,
-        f"{' and '.join(asked)} {verb} not decide which build this is; `gpudoctor check --require` judges it.",
-    ]
-
-
-def known_remarks(situation: Situation, gpus: tuple[Gpu, ...]) -> list[str]:
-    """What is known of these GPUs with this kernel, driver and firmware, whatever is installed. The kernel of this
-    machine says nothing of a GPU that is only described."""
+def common_notes(situation: Situation, gpus: tuple[Gpu, ...], decides: Collection[str]) -> Iterator[str]:
+    """What holds whatever is installed: known issues of these GPUs with this kernel, driver and firmware; for torch,
+    the programs that choose their own; requirements of other fields and frameworks than `decides`; assumptions."""
+    # The kernel of this machine says nothing of a GPU that is only described.
     ours = tuple(gpu for gpu in gpus if described_together(situation, gpu))
-    return [f"Known issue: {row.symptom}. {row.workaround}" for row in of_machine(situation, ours)] if ours else []
+    for row in of_machine(situation, ours) if ours else ():
+        yield f"Known issue: {row.symptom}. {row.workaround}"
+    if "torch" in decides:
+        yield from _choosing_torch(situation)
+    if asked := [one.text for one in situation.required if not {one.name, one.framework} & set(decides)]:
+        verb = "does" if len(asked) == 1 else "do"
+        yield f"{' and '.join(asked)} {verb} not decide which build this is; `gpudoctor check --require` judges it."
+    if situation.machine.assumed:
+        yield f"Assumed: {', '.join(situation.machine.assumed)}."
 
 
 def _choosing_torch(situation: Situation) -> list[str]:
