@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from gpudoctor.intake.described import imagined
+from gpudoctor.intake.described import imagined_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.questions import Matrix
@@ -63,7 +63,7 @@ class Comparison:
     def pick(self, gpu: str, driver: str) -> Recommended | None:
         """recommend's first choice for a described machine; None if no build supports its GPU."""
         described = Description(gpus=(gpu,), driver=driver, python_version=PYTHON)
-        answer = recommend(Situation(imagined(described, {}, self.matrix), self.matrix))
+        answer = recommend(Situation(imagined_machine(described, {}, self.matrix), self.matrix))
         return next((choice for choice in answer.choices if choice.level != "cpu"), None)
 
     def rows(self) -> list[TorchBuild]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpudoctor.host import LiveHost
-from gpudoctor.intake.described import imagined
+from gpudoctor.intake.described import imagined_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.machine import User
 from gpudoctor.probes.system import probe_system
@@ -305,5 +305,5 @@ def test_a_setting_that_torchs_allocator_does_not_know_is_an_error(value: str, v
 )
 def test_forced_ptx_is_only_slow_where_torch_has_some(gpu: str, version: str, driver: str, severity: str) -> None:
     about = Description(gpus=(gpu,), driver=driver, torch=version)
-    machine = imagined(about, {"CUDA_FORCE_PTX_JIT": "1"}, matrix())
+    machine = imagined_machine(about, {"CUDA_FORCE_PTX_JIT": "1"}, matrix())
     assert [one.severity for one in found(machine, "framework-variable")] == [severity]

@@ -25,7 +25,7 @@ from gpudoctor.dockerfile.torch import torch_of
 from gpudoctor.engine import judge_recipe
 from gpudoctor.finding import Finding
 from gpudoctor.host import InputError
-from gpudoctor.intake.described import imagined
+from gpudoctor.intake.described import imagined_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.suites import image_checks
@@ -37,7 +37,7 @@ def image_of(text: str, files: dict[str, str] | None = None, target: str = "", *
 
 
 def findings(text: str, files: dict[str, str] | None = None, *, gpu: str = "", driver: str = "") -> list[Finding]:
-    gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus if gpu else ()
+    gpus = imagined_machine(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus if gpu else ()
     case = Recipe(matrix(), (image_of(text, files),), (), gpus, driver)
     return list(judge_recipe(case, image_checks()).findings)
 
@@ -586,7 +586,7 @@ def test_a_here_document_may_have_a_blank_before_its_word():
 
 
 def verdict(text: str, gpu: str, driver: str = "", files: dict[str, str] | None = None) -> str:
-    gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus
+    gpus = imagined_machine(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus
     return judge_recipe(Recipe(matrix(), (image_of(text, files),), (), gpus, driver), image_checks()).verdict
 
 
@@ -875,7 +875,7 @@ def test_an_image_of_nvidia_is_judged_by_its_cuda_where_the_matrix_has_it():
     known = Matrix(change(matrix().tables, base_images=(row, *matrix().tables.base_images)))
 
     def judged(gpu: str, driver: str, more: str = "") -> tuple[str, list[str]]:
-        gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, known).gpus
+        gpus = imagined_machine(Description(gpus=(gpu,), driver=driver), {}, known).gpus
         recipe = read_dockerfile("Dockerfile", f"FROM {image}{more}", known, {}.get, {})
         judgement = judge_recipe(Recipe(known, (recipe,), (), gpus, driver), image_checks())
         return judgement.verdict, [finding.slug for finding in judgement.findings]

@@ -9,7 +9,7 @@ from gpudoctor.dockerfile.recipe import Recipe
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.engine import judge_recipe
 from gpudoctor.finding import Finding
-from gpudoctor.intake.described import imagined
+from gpudoctor.intake.described import imagined_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.suites import image_checks
 from tests.support.check_cases import matrix
@@ -21,7 +21,7 @@ ROCM = "FROM rocm/dev-ubuntu-24.04:7.0.2-complete"
 def judged(text: str, gpu: str, driver: str = "", **arguments: str) -> tuple[list[Finding], list[str]]:
     """What the check says of lists, and what it could not judge of them."""
     image = read_dockerfile("Dockerfile", text, matrix(), {}.get, arguments)
-    gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus
+    gpus = imagined_machine(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus
     found = judge_recipe(Recipe(matrix(), (image,), (), gpus, driver), image_checks())
     unknown = [one.why for one in found.not_judged if one.id == "GPD615" and one.matters]
     return [one for one in found.findings if one.slug == "image-extension-archs"], unknown

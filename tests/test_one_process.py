@@ -14,7 +14,7 @@ import pytest
 
 from gpudoctor.engine import judge
 from gpudoctor.host import InputError
-from gpudoctor.intake.described import imagined
+from gpudoctor.intake.described import imagined_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.machine import Machine
 from gpudoctor.matrix.load import load_matrix
@@ -83,7 +83,7 @@ def machine_of(options: tuple[str, ...], matrix: Matrix) -> Machine:
         python_version=told.get("--python-version", ""),
         packages=(told["--package"],) if "--package" in told else (),
     )
-    return imagined(description, {name: value} if name else {}, matrix)
+    return imagined_machine(description, {name: value} if name else {}, matrix)
 
 
 def answers(options: tuple[str, ...], matrix: Matrix) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.intake.described import imagined
+from gpudoctor.intake.described import imagined_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.rows import TorchBuild
@@ -44,7 +44,7 @@ MEASURED = {
 
 def answer(gpu: str, driver: str = "", python: str = "3.12") -> Recommendation:
     described = Description(gpus=(gpu,), driver=driver, python_version=python)
-    return recommend(Situation(imagined(described, {}, MATRIX), MATRIX))
+    return recommend(Situation(imagined_machine(described, {}, MATRIX), MATRIX))
 
 
 def row_of(choice: Recommended) -> TorchBuild:

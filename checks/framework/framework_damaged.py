@@ -6,7 +6,7 @@ import posixpath
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
-from gpudoctor.frameworks.others import installed_again, sharing_frameworks
+from gpudoctor.frameworks.others import reinstall, sharing_frameworks
 from gpudoctor.frameworks.torch.unmet_dependencies import unmet
 from gpudoctor.machine import DamagedFile, Distribution
 from gpudoctor.plain_text import enumeration
@@ -69,7 +69,7 @@ def _damaged(
         subject=one.named if one else f"{package.name} {package.version}",
         framework=one.name if one else "torch",
         evidence=tuple(Evidence(package.name, file.problem, file.path) for file in lost[:5]),
-        fixes=(installed_again(package),),
+        fixes=(reinstall(package),),
         supersedes=("framework-import-fails", "framework-cuda-libs-missing", "framework-cpu-only"),
     )
 

@@ -191,17 +191,17 @@ def _left_record(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
         saw=f"record of {stale.version}",
         want=f"one record, of {torch.version}",
         subject=f"torch {torch.version}",
-        evidence=(Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path),),
+        evidence=(Evidence.of_copy(stale),),
         fixes=(by_hand("Remove what is left of the earlier torch", text, "replaces"),),
     )
 
 
 def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Finding:
-    from gpudoctor.frameworks.torch.reinstall import _same_build
+    from gpudoctor.frameworks.torch.reinstall import same_build
 
     remedies: tuple[AnyRemedy, ...] = (
         RemovePackage("torch", why="all its records must go"),
-        _same_build(situation, torch, why="files and record of one version"),
+        same_build(situation, torch, why="files and record of one version"),
     )
     record = situation.machine.installed("torch")
     if record is not None and stale.path in record.strays:
@@ -219,7 +219,7 @@ def _two_records(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
         saw=f"record of {stale.version}",
         want=f"one torch, {torch.version}",
         subject=f"torch {torch.version}",
-        evidence=(Evidence.of_torch(torch), Evidence("torch.copy", f"{stale.version} ({stale.via})", stale.path)),
+        evidence=(Evidence.of_torch(torch), Evidence.of_copy(stale)),
         fixes=(Fix("Install torch cleanly again", remedies),),
         supersedes=("torch-install-damaged", "torch-import-fails"),
     )
@@ -267,7 +267,7 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
         damaged = tuple(file for file in damaged if _is_used_later(file.path))
     if not damaged or (record is not None and record.unlinked):
         return
-    from gpudoctor.frameworks.torch.reinstall import installed_again
+    from gpudoctor.frameworks.torch.reinstall import reinstall_torch
 
     more = f" and {len(damaged) - 1} more" if len(damaged) > 1 else ""
     replaced = not imported and all(_is_elsewhere(torch, file) for file in damaged)
@@ -282,7 +282,7 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
         subject=f"torch {torch.version}",
         confidence="likely" if replaced else "certain",
         evidence=tuple(Evidence("torch.damaged", file.problem, file.path) for file in damaged[:5]),
-        fixes=(installed_again(situation, torch),),
+        fixes=(reinstall_torch(situation, torch),),
         supersedes=("torch-import-fails", "no-gpu"),
     )
 

@@ -8,7 +8,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, better_torch
-from gpudoctor.frameworks.torch.reinstall import index_of, installed_again
+from gpudoctor.frameworks.torch.reinstall import index_of, reinstall_torch
 from gpudoctor.machine import Torch, TorchCopy
 from gpudoctor.matrix.versions import public_version
 from gpudoctor.situation import Situation
@@ -117,6 +117,6 @@ def _unfinished(situation: Situation, torch: Torch, folder: str, what: str, effe
         subject=f"torch {torch.version}",
         confidence="certain" if failed or (trial and trial.ok) else "likely",
         evidence=(Evidence("torch.record", what, folder),),
-        fixes=(installed_again(situation, torch),),
+        fixes=(reinstall_torch(situation, torch),),
         supersedes=("torch-install-damaged", "torch-import-fails") if failed else (),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, ReplacePackage, SetVariable, by_hand, unset
-from gpudoctor.frameworks.others import installed_again
+from gpudoctor.frameworks.others import reinstall
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.runtime_libraries import major_of, release_for_torch, row_of, runtime_of, runtimes_of
 from gpudoctor.machine import Distribution, Torch
@@ -93,7 +93,7 @@ def _fixes(situation: Situation, torch: Torch, installed: Distribution, same_maj
     libraries for the same major."""
     own, fixes = runtime_of(torch), []
     if any(f"libbitsandbytes_{major_of(own)}" in file.path for file in installed.lost):
-        fixes.append(installed_again(installed))
+        fixes.append(reinstall(installed))
     from gpudoctor.frameworks.gpu_builds import builds_for
 
     gpus = situation.usable_of(situation.built_for) if situation.built_for else ()

@@ -9,7 +9,7 @@ import posixpath
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AllowExecution, Evidence, Finding, Fix
 from gpudoctor.frameworks.torch.file_faults import OTHER_PYTHON, UNLINKED
-from gpudoctor.frameworks.torch.reinstall import all_again
+from gpudoctor.frameworks.torch.reinstall import reinstall_all
 from gpudoctor.frameworks.torch.unmet_dependencies import needed_first, needed_packages
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
@@ -52,7 +52,9 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
         want=here,
         subject=f"{wrong[0].name} {wrong[0].version}",
         evidence=tuple(Evidence(one.name, f"wheel for {one.made_for}", f"{one.path}/WHEEL") for one in wrong[:10]),
-        fixes=(Fix("Install these packages again", all_again(situation, wrong, f"its files are for {made_for}")),),
+        fixes=(
+            Fix("Install these packages again", reinstall_all(situation, wrong, f"its files are for {made_for}")),
+        ),
         supersedes=(
             "torch-import-fails",
             "framework-import-fails",
@@ -130,6 +132,6 @@ def package_links_lead_nowhere(situation: Situation) -> Verdicts:
         want="packages with their files",
         subject=f"{found[0].name} {found[0].version}",
         evidence=tuple(Evidence(one.name, "links that lead nowhere", one.path) for one in found[:10]),
-        fixes=(Fix("Install these packages again", all_again(situation, found, "its files are gone")),),
+        fixes=(Fix("Install these packages again", reinstall_all(situation, found, "its files are gone")),),
         supersedes=("torch-import-fails", "torch-missing", "torch-install-damaged", "python-dev-missing", "no-gpu"),
     )

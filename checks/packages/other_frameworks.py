@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
-from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins, release_of, written_again
+from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins, release_of, rewrite_shared_files
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.questions import group_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version
@@ -132,7 +132,7 @@ def _keep_only(keep: list[Distribution], group: list[Distribution]) -> Fix:
     names = keep[0].name if len(keep) == 1 else "one of each pair"
     owner = keep[0].name if len(keep) == 1 else "another package"
     removed = (RemovePackage(one.name, why=f"{owner} owns the same files") for one in group if one not in keep)
-    return Fix(f"Keep only {names}", (*removed, *map(written_again, keep)))
+    return Fix(f"Keep only {names}", (*removed, *map(rewrite_shared_files, keep)))
 
 
 def _to_keep(situation: Situation, row: SharedFiles, group: list[Distribution]) -> Distribution | None:

@@ -20,9 +20,9 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     missing_symbols,
     older,
     pin_of,
-    pinned_again,
     pinned_and_others,
     pins,
+    reinstall_pinned,
     shadow_evidence,
     two_in_one_folder,
     wanted_version,
@@ -114,7 +114,9 @@ def _lacking(situation: Situation, missing: MissingSymbols) -> Finding:
     if library is not None:
         fixes: tuple[Fix, ...] = (clear_the_way(situation, library),)
     else:
-        fixes = (pinned_again(situation, base, pin[1], "the version that torch requires"),) if base and pin else ()
+        fixes = (
+            (reinstall_pinned(situation, base, pin[1], "the version that torch requires"),) if base and pin else ()
+        )
     effect = "it cannot be loaded when it is needed" if missing.late else "`import torch` fails"
     own = next(iter(wheels_of(situation, distribution_of(missing.library) or "")), None)
     taken = foreign.get(missing.path) or own
@@ -157,7 +159,7 @@ def _mixed(situation: Situation, own: Distribution, base: str, pinned: str) -> F
         subject=own.name,
         confidence="likely",
         evidence=(Evidence.of_package(own), Evidence("torch needs", pinned, "requirements of torch")),
-        fixes=(pinned_again(situation, base, pinned, "the version that torch pins"),),
+        fixes=(reinstall_pinned(situation, base, pinned, "the version that torch pins"),),
         supersedes=("torch-import-fails", "requirements-incomplete"),
     )
 
@@ -207,7 +209,7 @@ def nccl_shadowed(situation: Situation) -> Verdicts:
             want=f"{pin[1]} or newer",
             subject="NCCL",
             evidence=(Evidence.of_package(own),),
-            fixes=(pinned_again(situation, "nvidia-nccl", pin[1], "the version that torch pins"),),
+            fixes=(reinstall_pinned(situation, "nvidia-nccl", pin[1], "the version that torch pins"),),
             supersedes=("torch-import-fails",),
         )
     elif own is not None and (too_old := tuple(other for other in others if older(other.version, pin[1]))):

@@ -16,9 +16,9 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     family_in_the_way,
     judged_here,
     missing_symbols,
-    pinned_again,
     pinned_and_others,
     pins,
+    reinstall_pinned,
     shadow_evidence,
     two_in_one_folder,
     wanted_version,
@@ -70,7 +70,7 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
         return
     own, others = pinned_and_others(situation, "nvidia-cudnn", pin[0])
     if own is not None and _incompatible(own.version, pin[1]):
-        again = pinned_again(situation, "nvidia-cudnn", pin[1], "the version that torch was built with")
+        again = reinstall_pinned(situation, "nvidia-cudnn", pin[1], "the version that torch was built with")
         evidence = (Evidence.of_package(own), Evidence("torch needs", pin[1], "requirements of torch"))
         yield _cudnn(
             f"cuDNN {own.version} is installed, but this torch was built with {pin[1]}.",
@@ -240,7 +240,7 @@ def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
         return (clear_the_way(situation, library),)
     pin = pins(situation).get("nvidia-cudnn") if judged_here(situation) else None
     if pin and not situation.matrix.nvidia.cudnn_lacks(pin[1], sm):
-        return (pinned_again(situation, "nvidia-cudnn", pin[1], f"it has kernels for {sm}"),)
+        return (reinstall_pinned(situation, "nvidia-cudnn", pin[1], f"it has kernels for {sm}"),)
     if situation.torch and situation.torch.origin in ("conda", "conda-forge"):
         newest = situation.matrix.nvidia.cudnn_with(sm)
         text = f"In this environment:\nconda install -c conda-forge 'cudnn{newest}'"

@@ -27,7 +27,7 @@ from gpudoctor.finding import (
     VariableRemedy,
 )
 from gpudoctor.host import InputError
-from gpudoctor.intake.described import imagined
+from gpudoctor.intake.described import imagined_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.machine import Machine
 from gpudoctor.suites import machine_checks
@@ -44,7 +44,7 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
     python = python_of(image) or ""
     description = Description(gpus=gpus, driver=driver, torch=torch, packages=packages, python_version=python)
     try:
-        machine = imagined(description, overrides, recipe.matrix)
+        machine = imagined_machine(description, overrides, recipe.matrix)
     except InputError:  # a build that is none, which the image's own checks tell
         return None
     library = compat_library(image, recipe.matrix, machine.gpus, driver)

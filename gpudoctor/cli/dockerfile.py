@@ -57,7 +57,7 @@ def dockerfile(
     from gpudoctor.command_line.reporting import give
     from gpudoctor.dockerfile.reading import read_recipes
     from gpudoctor.dockerfile.recipe import Recipe
-    from gpudoctor.intake.described import imagined
+    from gpudoctor.intake.described import imagined_machine
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.report import Subject, make_report
     from gpudoctor.suites import image_checks
@@ -67,7 +67,7 @@ def dockerfile(
     driver = driver or ""
     matrix = load_matrix(overlays)
     images, services = read_recipes(paths, matrix, _given(arguments), target or "")
-    described = imagined(Description(gpus=gpus, driver=driver), {}, matrix) if gpus else None
+    described = imagined_machine(Description(gpus=gpus, driver=driver), {}, matrix) if gpus else None
     recipe = Recipe(matrix, images, services, described.gpus if described else (), driver)
     also: list[Finding] = []
     machine = described or Machine()

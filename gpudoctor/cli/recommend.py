@@ -114,10 +114,10 @@ def machine_to_serve(sources: Sources, matrix: Matrix, stage: Callable[[str], No
 
     examined, description = sources.examined, sources.description
     if (system := other_system()) and description.gpus and examined == ExaminationOptions():
-        from gpudoctor.intake.described import imagined
+        from gpudoctor.intake.described import imagined_machine
 
         say(f"this is {system}: the answer is for a Linux machine with these GPUs")
-        return imagined(description, sources.variables, matrix)
+        return imagined_machine(description, sources.variables, matrix)
     host = host_of(examined.root, sources.variables)
     level = cast("Level", examined.level or "static")
     found = survey(host, matrix, python=examined.python, level=level, kernels=False, stage=stage)

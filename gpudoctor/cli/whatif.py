@@ -37,7 +37,7 @@ def whatif(
     """
     from gpudoctor.command_line.machine_source import answer
     from gpudoctor.command_line.reporting import judgement_of, present
-    from gpudoctor.intake.described import imagined
+    from gpudoctor.intake.described import imagined_machine
     from gpudoctor.intake.described_gpus import unambiguous
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.report import Subject
@@ -46,7 +46,7 @@ def whatif(
     matrix, needs = load_matrix(overlays), requirements(Settings(), require, os.environ)
     machine = unambiguous(
         description,
-        lambda one: imagined(one, variables, matrix),
+        lambda one: imagined_machine(one, variables, matrix),
         lambda machine: answer(judgement_of(machine, matrix, shown, needs, foresee=False)),
     )
     label = ", ".join(filter(None, (*description.gpus, description.driver, description.torch)))

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, by_hand
-from gpudoctor.frameworks.others import in_one_folder, parts_here, written_again
+from gpudoctor.frameworks.others import in_one_folder, parts_here, rewrite_shared_files
 from gpudoctor.frameworks.torch.coverage import cuda_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
 from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch, release_for_torch
@@ -156,7 +156,7 @@ def install(
     if there is not None and there.version == version and there.requires and not _offers(there, build.extra):
         return None  # a release before the extra: an installer would bring nothing
     if there is not None and there.version == version and in_one_folder(situation, build.install):
-        again = (written_again(there),)
+        again = (rewrite_shared_files(there),)
     again += tuple(_twins(situation, {one.name for one in removals if isinstance(one, RemovePackage)}))
     linker = _linker(situation, build)
     return Fix(f"Install {framework.title}'s build for {target_of(build)}", (*removals, *again, *linker, new))
@@ -173,7 +173,7 @@ def _twins(situation: Situation, removed: Collection[str]) -> Iterator[Reinstall
     shared = {folder(name) for name in removed if name.startswith("nvidia-")} - {""}
     for one in situation.machine.packages if shared else ():
         if one.name not in removed and folder(one.name) in shared:
-            yield written_again(one)
+            yield rewrite_shared_files(one)
 
 
 _LINKED = {"nvidia-cusparse", "nvidia-cusolver"}

@@ -39,7 +39,7 @@ def finding_of(framework: InstalledFramework, severity: Severity, *facts: Eviden
     return Finding(severity=severity, subject=framework.named, framework=framework.name, evidence=evidence, **parts)
 
 
-def installed_again(package: Distribution) -> Fix:
+def reinstall(package: Distribution) -> Fix:
     """What brings back the files of a package."""
     again = ReinstallPackage(package.name, package.version, why="its files are gone")
     return Fix(f"Install {package.name} {package.version} again", (again,))
@@ -79,7 +79,7 @@ def _sharing(situation: Situation) -> tuple[tuple[str, list[str]], ...]:
     return tuple((framework, names) for framework, names in found if len(names) > 1)
 
 
-def written_again(package: Distribution) -> ReinstallPackage:
+def rewrite_shared_files(package: Distribution) -> ReinstallPackage:
     """Fixes that write the files again which went with another package that owned them, too."""
     return ReinstallPackage(package.name, package.version, why="removing the other one takes its files away")
 

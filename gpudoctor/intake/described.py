@@ -73,7 +73,7 @@ _IMPORT_ERROR = (
 """An error that `import torch` ends with."""
 
 
-def imagined(description: Description, variables: dict[str, str], matrix: Matrix) -> Machine:
+def imagined_machine(description: Description, variables: dict[str, str], matrix: Matrix) -> Machine:
     """A machine of which only the description is known; all else is healthy."""
     if not description.gpus:
         raise InputError("describe at least one GPU: --gpu NAME (`gpudoctor matrix show nvidia_gpus` lists names)")

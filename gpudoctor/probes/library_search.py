@@ -24,7 +24,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import MissingLibrary, PythonEnvironment
 from gpudoctor.probes.elf_files import ask_elf
 from gpudoctor.probes.gpu_libraries import OF_GPU_TORCH, is_gpu_library
-from gpudoctor.probes.listing import Listing
+from gpudoctor.probes.listing import FolderNames
 from gpudoctor.probes.load_path import search
 from gpudoctor.probes.record import damage, ends_early
 
@@ -94,7 +94,7 @@ class _Search:
         self._shipped = shipped
         self._with_pathfinder = with_pathfinder
         self._passed_over: dict[str, str] = {}
-        self._listing = Listing(host)
+        self._listing = FolderNames(host)
         torch = environment.torch.value
         self._torch = posixpath.join(torch.path, "lib") if torch and torch.path else ""
         self._folders = tuple(self._shared(environment))

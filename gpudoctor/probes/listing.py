@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.host import Host
 
 
-class Listing:
+class FolderNames:
     """The content of a host's folders."""
 
     def __init__(self, host: Host) -> None:

@@ -7,7 +7,7 @@ from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.kubernetes import read_manifests
 from gpudoctor.dockerfile.recipe import Recipe, RecipeService
 from gpudoctor.dockerfile.stages import read_dockerfile
-from gpudoctor.intake.described import imagined
+from gpudoctor.intake.described import imagined_machine
 from gpudoctor.intake.description import Description
 from tests.support.check_cases import matrix
 from tests.support.pasted import DMESG, TWO_MACHINES, WINDOWS
@@ -119,7 +119,7 @@ def recipe(slug: str) -> Recipe:
             started.append(RecipeService(service, built or named))
         return Recipe(matrix(), (), tuple(started))
     gpu, driver = DESCRIBED.get(slug, ("", ""))
-    gpus = imagined(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus if gpu else ()
+    gpus = imagined_machine(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus if gpu else ()
     files = {"start.sh": START_SCRIPTS.get(slug)}
     image = read_dockerfile("Dockerfile", DOCKERFILES[slug], matrix(), files.get, {})
     return Recipe(matrix(), (image,), (), gpus, driver)

@@ -10,7 +10,7 @@ import shlex
 from msgspec import Struct
 
 from gpudoctor.finding import Fix, ReplacePackage, by_hand
-from gpudoctor.frameworks.torch.reinstall import all_again, installed_again
+from gpudoctor.frameworks.torch.reinstall import reinstall_all, reinstall_torch
 from gpudoctor.machine import EMPTY, Distribution, SuspectFile
 from gpudoctor.situation import Situation
 
@@ -87,9 +87,11 @@ def _for_another(situation: Situation, suspect: SuspectFile) -> ImportFault:
 def _again(situation: Situation, suspect: SuspectFile) -> Fix:
     """The owner of a file once more: the same version, and nothing that it requires."""
     if suspect.owner == "torch" and situation.torch is not None:
-        return installed_again(situation, situation.torch)
+        return reinstall_torch(situation, situation.torch)
     package = Distribution(suspect.owner, suspect.version)
-    return Fix(f"Install {named(suspect)} again", all_again(situation, (package,), "its files are not as installed"))
+    return Fix(
+        f"Install {named(suspect)} again", reinstall_all(situation, (package,), "its files are not as installed")
+    )
 
 
 def named(suspect: SuspectFile) -> str:

@@ -11,22 +11,22 @@ from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation
 
 
-def installed_again(situation: Situation, torch: Torch) -> Fix:
+def reinstall_torch(situation: Situation, torch: Torch) -> Fix:
     """The fix that installs the same build again, in the way of its origin."""
     if torch.origin not in FROM_AN_INDEX and torch.origin not in ("nightly", "amd"):
         text = f"Install torch {torch.version} again from its origin (image, conda, distribution, own build)."
         return by_hand("Install torch again", text, "replaces")
-    remedy = _same_build(situation, torch, "the same version, with all its files")
+    remedy = same_build(situation, torch, "the same version, with all its files")
     return Fix(f"Install torch {torch.version} again", (remedy,))
 
 
-def all_again(situation: Situation, packages: Iterable[Distribution], why: str) -> tuple[AnyRemedy, ...]:
+def reinstall_all(situation: Situation, packages: Iterable[Distribution], why: str) -> tuple[AnyRemedy, ...]:
     """Install the same versions of several packages again, torch first, each from the index that its version
     names."""
     torch, remedies = situation.torch, list[AnyRemedy]()
     for one in sorted(packages, key=lambda one: one.name != "torch"):
         if one.name == "torch" and torch is not None:
-            remedies += installed_again(situation, torch).remedies
+            remedies += reinstall_torch(situation, torch).remedies
         elif (index := index_of(situation, one.version)) is not None:
             remedies.append(ReinstallPackage(one.name, one.version, index_url=index, why=why))
         else:
@@ -45,7 +45,7 @@ def index_of(situation: Situation, version: str) -> str | None:
     return next(filter(None, urls), None)
 
 
-def _same_build(situation: Situation, torch: Torch, why: str) -> AnyRemedy:
+def same_build(situation: Situation, torch: Torch, why: str) -> AnyRemedy:
     """The same build from its origin; the package index names its own builds without the local part."""
     row = situation.build_of(torch)
     if row is None and torch.origin != "nightly":

@@ -170,7 +170,7 @@ def clear_the_way(situation: Situation, library: Library) -> Fix:
     return without_folder(situation, library, otherwise=unset(library.via))
 
 
-def pinned_again(situation: Situation, base: str, version: str, why: str) -> Fix:
+def reinstall_pinned(situation: Situation, base: str, version: str, why: str) -> Fix:
     """Install the pinned version of one of NVIDIA's wheels; where that is installed, write its files again."""
     suffix = (pin_of(situation, base) or ("", ""))[0]
     name = _for_cuda(base, suffix)
@@ -183,7 +183,7 @@ def pinned_again(situation: Situation, base: str, version: str, why: str) -> Fix
 def two_in_one_folder(situation: Situation, base: str, others: tuple[Distribution, ...], pinned: str) -> Finding:
     """The finding for wheels of several CUDA majors that put one library into one folder."""
     names = ", ".join(f"{other.name} {other.version}" for other in others)
-    repaired = pinned_again(
+    repaired = reinstall_pinned(
         situation, base, pinned, "the other wheel overwrote its files, or took them away when it was removed"
     )
     removed: tuple[AnyRemedy, ...] = tuple(

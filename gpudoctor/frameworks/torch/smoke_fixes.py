@@ -20,8 +20,14 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.torch.companions import of_this_torch
 from gpudoctor.frameworks.torch.gpu_coverage import fits, fixes_beside
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, better_torch
-from gpudoctor.frameworks.torch.reinstall import installed_again
-from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way, in_the_way, judged_here, pinned_again, pins
+from gpudoctor.frameworks.torch.reinstall import reinstall_torch
+from gpudoctor.frameworks.torch.shadowed_libraries import (
+    clear_the_way,
+    in_the_way,
+    judged_here,
+    pins,
+    reinstall_pinned,
+)
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE, WRONG, Fault
 from gpudoctor.machine import LISTING
 from gpudoctor.matrix.versions import figures, local_version, public_version
@@ -105,7 +111,10 @@ def _of_cause(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
         base = f"nvidia-{library[fault.slug].removeprefix('lib').lower()}"
         pin = pins(situation).get(base) if judged_here(situation) else None
         cleared = (clear_the_way(situation, other),) if other else ()
-        return (*cleared, *((pinned_again(situation, base, pin[1], "the version that torch pins"),) if pin else ()))
+        return (
+            *cleared,
+            *((reinstall_pinned(situation, base, pin[1], "the version that torch pins"),) if pin else ()),
+        )
     if fault.slug == "python-dev-missing" and situation.environment:
         python = (situation.environment.python.value or "").rstrip("t")
         remedy = InstallSystemPackage("python-headers", version=python, why="Triton compiles against Python.h")
@@ -180,5 +189,5 @@ def _found_out(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
         by_hand("Report it", report),
     ]
     if vendor is None and situation.torch and device == "cpu":
-        fixes.insert(1, installed_again(situation, situation.torch))
+        fixes.insert(1, reinstall_torch(situation, situation.torch))
     return tuple(fixes)

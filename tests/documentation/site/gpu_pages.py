@@ -9,7 +9,7 @@ from functools import cache
 from msgspec import Struct
 
 from gpudoctor.frameworks.torch.candidates import Choice, RejectedCandidate, candidates
-from gpudoctor.intake.described import imagined
+from gpudoctor.intake.described import imagined_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.isa import capability
 from gpudoctor.machine import Machine
@@ -42,7 +42,7 @@ class Kind(Struct, frozen=True):
         """A healthy machine with such a GPU, the newest driver for it, and no torch."""
         boards = {f"sm_{soc.capability.replace('.', '')}" for soc in matrix().tables.nvidia_socs}
         name, platform = (self.names[0], "linux/arm64") if self.arch in boards else (self.arch, "")
-        return imagined(Description(gpus=(name,), platform=platform), {}, matrix())
+        return imagined_machine(Description(gpus=(name,), platform=platform), {}, matrix())
 
 
 @cache

@@ -13,7 +13,7 @@ from gpudoctor.frameworks.torch.import_faults.case import CRASHES, Case, find_ou
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of
 from gpudoctor.frameworks.torch.pinned_packages import missing_pins, wrong_pins
-from gpudoctor.frameworks.torch.reinstall import installed_again
+from gpudoctor.frameworks.torch.reinstall import reinstall_torch
 from gpudoctor.machine import WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile
 from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.situation import Situation
@@ -79,7 +79,7 @@ def damaged_torch(case: Case) -> ImportFault | None:
     else:
         explained = any(name.partition(".")[0] == "torch" for name in modules)
     causes = (DAMAGED, UNLINKED)
-    return ImportFault("", (installed_again(case.situation, case.torch),), causes) if explained else None
+    return ImportFault("", (reinstall_torch(case.situation, case.torch),), causes) if explained else None
 
 
 def for_another_torch(case: Case) -> ImportFault | None:
@@ -115,7 +115,7 @@ def missing_library(case: Case) -> ImportFault | None:
     why = f"The loader cannot find the library {name[1]}."
     if case.torch is not None and re.match(_OF_TORCH, name[1]):
         why = f"{name[1]} is a part of torch, and is not there."
-        return ImportFault(why, (installed_again(case.situation, case.torch),), (DAMAGED, _INTERRUPTED))
+        return ImportFault(why, (reinstall_torch(case.situation, case.torch),), (DAMAGED, _INTERRUPTED))
     pins = missing_pins(case.situation, case.torch, (name[1],)) if case.torch else None
     if case.torch is not None and pins is None and distribution_of(name[1]):
         pins = wrong_pins(case.situation, case.torch)  # the library of another release has another name
@@ -140,7 +140,7 @@ def _not_looked_for(case: Case, library: SuspectFile) -> ImportFault:
     libraries = [file for file in (case.torch.damaged if case.torch else ()) if ".so" in file.path]
     if case.torch is not None and libraries:
         why += f" {libraries[0].path} is not the file that was installed, and its search path (RPATH) may be lost."
-        return ImportFault(why, (installed_again(case.situation, case.torch),))
+        return ImportFault(why, (reinstall_torch(case.situation, case.torch),))
     folder = posixpath.dirname(library.path)
     text = f"Install what needs it again: its search path (RPATH) was changed. Or let the loader look into {folder}."
     return ImportFault(why, (by_hand(f"Let the loader find {posixpath.basename(library.path)}", text),))

@@ -9,7 +9,7 @@ from gpudoctor.finding import Fix, RemovePackage, ReplacePackage, SetVariable, b
 from gpudoctor.frameworks.torch.file_faults import REQUIREMENTS, ImportFault, named
 from gpudoctor.frameworks.torch.import_faults.case import Case
 from gpudoctor.frameworks.torch.pinned_packages import out_of_range
-from gpudoctor.frameworks.torch.reinstall import all_again
+from gpudoctor.frameworks.torch.reinstall import reinstall_all
 from gpudoctor.machine import SuspectFile
 from gpudoctor.matrix.versions import public_version
 
@@ -43,7 +43,7 @@ def not_there(case: Case) -> ImportFault | None:
         why = f"{package.name} {package.version} was installed from {folder}, and its modules are not found there."
         return ImportFault(why, (by_hand("Restore the folder that it was installed from", text, "replaces"),))
     why = f"{package.name} {package.version} is recorded as installed, and its modules are not there."
-    again = all_again(case.situation, (package,), "its modules are not there")
+    again = reinstall_all(case.situation, (package,), "its modules are not there")
     return ImportFault(why, (Fix(f"Install {package.name} {package.version} again", again),))
 
 

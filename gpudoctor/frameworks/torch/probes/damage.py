@@ -14,7 +14,7 @@ from itertools import islice
 
 from gpudoctor.host import FileStat, Host
 from gpudoctor.machine import DamagedFile, Fact
-from gpudoctor.probes.listing import Listing
+from gpudoctor.probes.listing import FolderNames
 from gpudoctor.probes.record import ends_early, locked_programs, record_pieces
 
 _LOOKED_AT = (
@@ -52,14 +52,14 @@ def _without_headers(piece: bytes) -> bytes:
 
 
 def _damage(host: Host, site: str, looked_at: Iterable[tuple[bytes, bytes]]) -> Iterator[DamagedFile]:
-    listing = Listing(host)
+    listing = FolderNames(host)
     for name, size in looked_at:
         problem = _problem(host, listing, posixpath.join(site, name.decode("utf-8", "replace")), int(size))
         if problem is not None:
             yield problem
 
 
-def _problem(host: Host, listing: Listing, path: str, size: int) -> DamagedFile | None:
+def _problem(host: Host, listing: FolderNames, path: str, size: int) -> DamagedFile | None:
     found = host.stat(path)
     if found.value is None:
         return DamagedFile(path=path, problem="missing") if _is_gone(listing, path, found) else None
@@ -75,7 +75,7 @@ def _problem(host: Host, listing: Listing, path: str, size: int) -> DamagedFile 
     return None if actual == size else DamagedFile(path=path, problem="changed")
 
 
-def _is_gone(listing: Listing, path: str, found: Fact[FileStat]) -> bool:
+def _is_gone(listing: FolderNames, path: str, found: Fact[FileStat]) -> bool:
     """Whether a file that was not found is certainly missing, by the listing of its folder."""
     folder, name = posixpath.split(path)
     names = listing.names(folder)

@@ -22,7 +22,7 @@ from gpudoctor.machine import Fact, absent, known, unknown
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.elf_files import ask_elf
 from gpudoctor.probes.import_path import ImportPath
-from gpudoctor.probes.listing import Listing
+from gpudoctor.probes.listing import FolderNames
 from gpudoctor.probes.load_path import DRIVER_OWN
 
 _MOST_LIBRARIES = 150
@@ -162,7 +162,7 @@ class _Walk:
     def __init__(self, host: Host, folders: tuple[str, ...], late: Mapping[str, tuple[str, ...]]) -> None:
         self._host = host
         self._late = late
-        self._listing = Listing(host)
+        self._listing = FolderNames(host)
         self._folders = dict.fromkeys(folders)
         self._asked: dict[str, LibraryRequest] = {}
         self._needs: dict[str, tuple[str, ...]] = {}
