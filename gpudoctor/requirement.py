@@ -126,7 +126,6 @@ class Requirement(Struct, frozen=True):
 
     @property
     def framework(self) -> str | None:
-        """The framework that it is about."""
         name = self.name.partition(".")[0]
         return name if name == "torch" or name in OTHER_FRAMEWORKS else None
 

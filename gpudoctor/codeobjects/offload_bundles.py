@@ -117,7 +117,6 @@ def _starts(file: Bounded, at: int, end: int, magic: bytes) -> bool:
 
 
 def _packed(file: Bounded, at: int, end: int) -> tuple[_Bundle, int]:
-    """A compressed bundle, and where it ends."""
     version = struct.unpack("<4xH", file.read(at, 6))[0]
     layout = _HEADERS.get(version)
     if layout is None:

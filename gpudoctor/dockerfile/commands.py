@@ -163,7 +163,6 @@ class _Shell:
                 yield from self.of_text(whole, first, False, 0, conditions)
 
     def of_text(self, text: str, line: int, maybe: bool, level: int, conditions: Conditions) -> Iterator[Command]:
-        """The commands of one command list."""
         words: list[str] = []
         listed = _List()
         at, start, end = line, 0, 0

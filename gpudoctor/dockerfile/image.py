@@ -154,7 +154,6 @@ class Image(Struct, frozen=True, eq=False):
         return f"{word} {name}={value}"
 
     def written_run(self, command: str) -> str:
-        """The line that runs a command."""
         return command if self.form == "definition" else f"RUN {command}"
 
     def variable(self, name: str) -> str | None:

@@ -68,7 +68,6 @@ class _Call(Struct, frozen=True):
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     environment: str = "default"
-    """The environment of pixi."""
     unlocked: bool = False
     """Whether it ignores the lock file."""
 

@@ -50,7 +50,6 @@ class Recipe:
         self._frameworks: dict[Image, tuple[ImageFramework, ...]] = {}
 
     def torch(self, image: Image) -> ImageTorch | None:
-        """The torch of an image."""
         if image not in self._torches:
             self._torches[image] = torch_of(image, self.matrix)
         return self._torches[image]

@@ -45,7 +45,6 @@ class Frames:
         """The last other line of each label; "" has the engine's own."""
 
     def line(self, line: str) -> None:
-        """Take one line."""
         frame = _FRAME.search(line)
         prefix = self._label.match(line) if self._label else None
         if frame and self._label_before:  # behind what another node printed without a line break

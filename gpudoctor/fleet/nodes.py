@@ -74,7 +74,6 @@ class Reader:
         """Nodes for which another torch is a fix; the nodes beside them decide which one."""
 
     def node(self, document: Document) -> Node:
-        """The node of one document."""
         machine = document.machine
         if machine is None:
             return Node(document.name, document.role, why=document.failure or "the document is empty")

@@ -110,7 +110,6 @@ class NvidiaQuestions:
         return min((driver for own, driver in named if own == wanted), key=figures, default=None)
 
     def driver_for_cuda(self, driver: str, cuda: str) -> DriverVerdict:
-        """Whether this driver runs this CUDA."""
         if not figures(driver):
             return "unknown"
         floor, bundled = self.floor(cuda), self.bundled_driver(cuda)

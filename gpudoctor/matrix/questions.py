@@ -89,7 +89,6 @@ class Matrix:
         return RateQuestions(self.tables)
 
     def known_issues(self) -> tuple[KnownIssue, ...]:
-        """All known issues."""
         return self.tables.known_issues
 
     @property

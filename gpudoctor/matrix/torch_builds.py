@@ -143,7 +143,6 @@ class TorchQuestions:
         return index_url(index.template, index.base, build.build, build.rocm or "") if index else ""
 
     def wheel_index(self, id: str) -> WheelIndex | None:
-        """The row of a wheel index."""
         return self._indexes.get(id)
 
     def release(self, version: str) -> TorchRelease | None:

@@ -102,7 +102,6 @@ class Search:
         self._best: _Path | None = None
 
     def plan(self) -> Plan:
-        """The best plan."""
         self._go(_Path(self._foresight.now))
         best = self._best or _Path(self._foresight.now)
         needed = self._needed(best)

@@ -29,7 +29,6 @@ _MARKS = ("cuda", "cudnn", "cubin", "rocm", "hip", "gpu", "torch", "xla", "tenso
 _LARGE = 1 << 20
 """GPU code makes a library large: smaller ones are opened if their names or their neighbours' tell of a GPU."""
 _MOST_LIBRARIES = 200
-"""The most libraries of one distribution."""
 _WITH_PATHFINDER = r"cuda-pathfinder\b"
 _LOOSE = (b".cubin", b".hsaco", b".co", b".fatbin")
 

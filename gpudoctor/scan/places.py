@@ -105,7 +105,6 @@ class Wheel:
         return self._members
 
     def code(self, name: str) -> Code | None:
-        """The code in a member."""
         try:
             file = self._archive.open(self._members[name])
             code = read_code(file)

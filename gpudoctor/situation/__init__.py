@@ -60,7 +60,6 @@ class Situation:
         return usable_count(self.machine)
 
     def usable_of(self, vendor: Vendor) -> tuple[Gpu, ...]:
-        """The usable GPUs of one vendor."""
         return tuple(gpu for gpu in self.usable if gpu.vendor == vendor)
 
     @property

@@ -80,7 +80,6 @@ class Member:
         return value
 
     def set(self, key: str, value: str) -> None:
-        """Set a value of the store."""
         self.ask("set", _SLACK_SECONDS, key=key, value=value)
 
     def end(self) -> None:

@@ -97,7 +97,6 @@ class PairResult:
     # --- words ---
 
     def names_of(self, pair: Pair) -> tuple[str, str]:
-        """The names of a pair."""
         return self.names[pair[0]], self.names[pair[1]]
 
     def speed(self, met: Sequence[Met]) -> str:
