@@ -122,7 +122,7 @@ def test_an_installed_wheel_finds_its_checks_and_reads_the_stored_matrix(
         "from gpudoctor.matrix.load import load_matrix\n"
         "assert load_matrix().gpus.gpu_by_pci('10de:2b85').arch == 'sm_120'\n"
         "assert 'yaml' not in sys.modules\n"
-        "from gpudoctor.schemas import schema_text\n"
+        "from gpudoctor.cli.schema import schema_text\n"
         "assert '\"Report\"' in schema_text('check')\n"
         "print('fine')\n"
     )

@@ -12,8 +12,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from gpudoctor.render.documents import DOCUMENTS, schema_of
-from tests.schemas import FOLDER
+from tests.schemas import DOCUMENTS, FOLDER, schema_of
 from tests.support.hosts import Host
 
 

@@ -1,4 +1,4 @@
-"""Where the matrix lies: the YAML that people edit, and the stored form that a wheel is made with."""
+"""Where the matrix lies: the YAML that people edit, and the stored form that a wheel is made with; schemas lie beside."""
 
 from __future__ import annotations
 

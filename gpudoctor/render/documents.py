@@ -5,23 +5,14 @@
 
 from __future__ import annotations
 
-from inspect import cleandoc
-from typing import Any
-
-import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fix.run import RunState
-from gpudoctor.fleet.pair.report import PairReport
-from gpudoctor.fleet.records import FleetReport
-from gpudoctor.host.recorded_host import HostFile
-from gpudoctor.intake.snapshot import Snapshot
 from gpudoctor.planner.planned_steps import State
 from gpudoctor.planner.repair import Predicted
 from gpudoctor.recommend import Out, Recommended
 from gpudoctor.recommend.variants import Installer, VariantProperty
-from gpudoctor.report import Report
 from gpudoctor.step import EnvStep, ManualStep, PlannedFix, RunStep
 
 # --- fix ---------------------------------------------------------------------------------------------------
@@ -256,41 +247,3 @@ class Kernels(Struct, frozen=True, kw_only=True):
 
     schema: int = 1
     kernels: tuple[ListedKernel, ...]
-
-
-DOCUMENTS: dict[str, Any] = {
-    "report": Report,
-    "snapshot": Snapshot,
-    "fix": Plan,
-    "fix-history": History,
-    "fix-undo": Undo,
-    "fix-forget": Forgotten,
-    "env": Variables,
-    "explain": Explanation,
-    "scan": Scan,
-    "recommend": Recommendations,
-    "variants": AskedOfMachine,
-    "fleet": FleetReport,
-    "list": tuple[ListedCheck, ...],
-    "smoke-list": Kernels,
-    "host": HostFile,
-    "fleet-pair": PairReport,
-}
-"""By the names of their schemas; "host" is the gpudoctor-host.json of a recorded folder."""
-
-
-def schema_of(name: str) -> bytes:
-    """The JSON Schema of a document. Not on Python 3.10: there msgspec gives `Fact[tuple[A, ...]]` and
-    `Fact[tuple[B, ...]]` one name."""
-    schema = {"title": name, **_dedented(msgspec.json.schema(DOCUMENTS[name]))}
-    return msgspec.json.format(msgspec.json.encode(schema, order="sorted"), indent=2) + b"\n"
-
-
-def _dedented(schema: Any) -> Any:
-    """Before Python 3.13 a docstring keeps its indent, which msgspec leaves in descriptions of generic types."""
-    if isinstance(schema, dict):
-        return {
-            key: cleandoc(value) if key == "description" and isinstance(value, str) else _dedented(value)
-            for key, value in schema.items()
-        }
-    return [_dedented(item) for item in schema] if isinstance(schema, list) else schema
