@@ -1,4 +1,4 @@
-"""Where the matrix lies: the YAML that people edit, and the stored form that a wheel is made with; schemas lie beside."""
+"""Where the matrix lies: the YAML that people edit, beside the schemas, and the stored form that a wheel has."""
 
 from __future__ import annotations
 
