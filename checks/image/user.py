@@ -52,7 +52,7 @@ def user_without_access(recipe: Recipe) -> Verdicts:
             yield from _variables(recipe, image)
         yield from _while_building(image)
     for started in recipe.services:
-        yield from _of_service(recipe, started)
+        yield from _of_service(started)
 
 
 def _user(recipe: Recipe, image: Image) -> str:
@@ -177,7 +177,7 @@ def _variables(recipe: Recipe, image: Image) -> Iterator[Finding]:
         )
 
 
-def _of_service(recipe: Recipe, started: RecipeService) -> Iterator[Finding]:
+def _of_service(started: RecipeService) -> Iterator[Finding]:
     """A variable or a volume in /root that a service with a user of its own has."""
     service, image = started.service, started.image
     user = _name(image, service.user) if image is not None else ""

@@ -86,7 +86,7 @@ def project_install(
     if text is None and call.tool in ("uv", "poetry", "pdm"):
         return _unlocked(command, call, RequirementCollector(read, bounds, machine, call.choice))
     if call.tool in ("pdm", "pipenv", "pixi"):
-        return _of_others(command, call, text, path, read, machine)
+        return _of_others(call, text, path, read, machine)
     assert text is not None
     if call.tool == "uv":
         torch = _of_uv(_read(text), call, machine)
@@ -102,9 +102,7 @@ def project_install(
     return PipInstall(call.tool, (requirement,), index_urls=urls, locked=True)
 
 
-def _of_others(
-    command: Command, call: _Call, text: str | None, path: str, read: Read, machine: str
-) -> PipInstall | None:
+def _of_others(call: _Call, text: str | None, path: str, read: Read, machine: str) -> PipInstall | None:
     """What pdm, pipenv or pixi install: the torch of the lock file, or of a Pipfile without one."""
     development = call.choice.development
     torch: LockedTorch | None = None
