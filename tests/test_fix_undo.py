@@ -272,7 +272,7 @@ def test_of_a_run_that_was_cut_off_later_changes_are_told_apart_by_their_time(pl
 
 
 def test_what_setuptools_brings_for_itself_is_no_package_of_the_environment(tmp_path):
-    from gpudoctor.fix.installed import packages
+    from gpudoctor.fix.recorded_packages import packages
     from gpudoctor.fix.recorded_tree import scan
     from tests.support.environments import write_distribution, write_venv
 

@@ -6,7 +6,7 @@ import posixpath
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
-from gpudoctor.frameworks.others import reinstall, sharing_frameworks
+from gpudoctor.frameworks.other_frameworks import reinstall, sharing_frameworks
 from gpudoctor.frameworks.torch.unmet_dependencies import unmet
 from gpudoctor.machine import DamagedFile, Distribution
 from gpudoctor.plain_text import enumeration

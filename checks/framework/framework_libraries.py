@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage, by_hand
-from gpudoctor.frameworks.others import finding_of, on_the_loaders_path, version_evidence, works_beside
+from gpudoctor.frameworks.other_frameworks import finding_of, on_the_loaders_path, version_evidence, works_beside
 from gpudoctor.frameworks.torch.nvidia_wheels import FIRST_WITHOUT_SUFFIX, distribution_of, without_cuda
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
 from gpudoctor.machine import Distribution, Library, MissingSymbols

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Severity, by_hand
 from gpudoctor.frameworks.gpu_builds import builds_for, installs
-from gpudoctor.frameworks.others import finding_of, sharing_frameworks, works_beside
+from gpudoctor.frameworks.other_frameworks import finding_of, sharing_frameworks, works_beside
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, ReplacePackage, SetVariable, by_hand, unset
-from gpudoctor.frameworks.others import reinstall
+from gpudoctor.frameworks.other_frameworks import reinstall
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.runtime_libraries import major_of, release_for_torch, row_of, runtime_of, runtimes_of
 from gpudoctor.machine import Distribution, Torch

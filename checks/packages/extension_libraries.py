@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, ReplacePackage, Severity
-from gpudoctor.frameworks.others import framework_of, in_one_folder, on_the_loaders_path
+from gpudoctor.frameworks.other_frameworks import framework_of, in_one_folder, on_the_loaders_path
 from gpudoctor.frameworks.torch.compiled_packages import has_own_check, torch_mismatch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, stem_of, without_cuda
 from gpudoctor.frameworks.torch.unmet_dependencies import required_here

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
 from gpudoctor.frameworks.described_packages import described_without_code, older_than_source, unsupported
-from gpudoctor.frameworks.others import framework_of
+from gpudoctor.frameworks.other_frameworks import framework_of
 from gpudoctor.frameworks.torch.compiled_packages import (
     built_for,
     dependent_row,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
-from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins, release_of, rewrite_shared_files
+from gpudoctor.frameworks.other_frameworks import JAX_PLUGIN, refused_plugins, release_of, rewrite_shared_files
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.questions import group_of
 from gpudoctor.matrix.versions import figures, package_matches, public_version

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from gpudoctor.fix import recording
 from gpudoctor.fix.account import belongs_to_another
 from gpudoctor.fix.errors import RepairError
-from gpudoctor.fix.installed import behind_links, packages
 from gpudoctor.fix.journal import begin, locked, new_folder, note, read, unfinished
 from gpudoctor.fix.kept_files import choose_folder, discard, kept_files, own_folders
 from gpudoctor.fix.processes import Process, end_session, process
+from gpudoctor.fix.recorded_packages import behind_links, packages
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.restore import put_back
 from gpudoctor.fix.run import Begun, Mark, Run

@@ -9,10 +9,10 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from gpudoctor.fix.errors import RepairError, path_of
-from gpudoctor.fix.installed import packages
 from gpudoctor.fix.journal import note, open_run, write_whole
 from gpudoctor.fix.kept_files import NoRoomError, kept_files
 from gpudoctor.fix.owned_folder import read_own_file
+from gpudoctor.fix.recorded_packages import packages
 from gpudoctor.fix.recorded_tree import Tree, decoded, encoded, is_bytecode, same_file, scan, untouched
 from gpudoctor.fix.run import Run
 from gpudoctor.fix.scope import recorded_scope

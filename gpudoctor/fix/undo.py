@@ -8,10 +8,10 @@ from collections.abc import Callable
 from gpudoctor.fix import recording
 from gpudoctor.fix.apply import Event, aside_of, drop, end_strays, not_running, run_recorded
 from gpudoctor.fix.errors import RepairError
-from gpudoctor.fix.installed import name_of, records
 from gpudoctor.fix.journal import locked, note, runs
 from gpudoctor.fix.kept_files import discard, kept_files
 from gpudoctor.fix.processes import process
+from gpudoctor.fix.recorded_packages import name_of, records
 from gpudoctor.fix.recorded_tree import Tree, scan
 from gpudoctor.fix.restore import PutBack, put_back
 from gpudoctor.fix.run import Run

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, by_hand
-from gpudoctor.frameworks.others import in_one_folder, parts_here, rewrite_shared_files
+from gpudoctor.frameworks.other_frameworks import in_one_folder, parts_here, rewrite_shared_files
 from gpudoctor.frameworks.torch.coverage import cuda_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
 from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch, release_for_torch

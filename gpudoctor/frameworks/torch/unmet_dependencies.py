@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from gpudoctor.dependencies import TRITONS, Required, closure, find_one, is_empty, joined_specifiers
 from gpudoctor.finding import Severity
-from gpudoctor.frameworks.others import JAX_PLUGIN, refused_plugins
+from gpudoctor.frameworks.other_frameworks import JAX_PLUGIN, refused_plugins
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import opens_beside
 from gpudoctor.machine import Distribution
