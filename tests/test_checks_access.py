@@ -139,6 +139,8 @@ def test_a_container_on_a_jetson():
     orin = nvidia_gpu("Jetson AGX Orin", "sm_87", bdf=None, nodes=(), driver=known("nvgpu", "x"), integrated=True)
     machine = with_system(nvidia_machine(orin, container="docker"), jetson=known(Jetson(l4t="36.4.3"), "/proc"))
     assert below_torch(with_stack(machine, nodes=nodes("/dev/nvhost-gpu", "/dev/nvmap"))) == []
+    assert below_torch(with_stack(machine, nodes=unknown("/dev cannot be read"))) == []
+    assert below_torch(with_stack(machine, nodes=nodes("/dev/null"))) == [("container-no-gpu", "error")]
 
 
 def test_nodes_without_the_drivers_libraries():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, NotJudged, by_hand
 from gpudoctor.machine import Vendor
@@ -14,9 +12,8 @@ from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on
 from gpudoctor.situation.gpu_groups import VENDORS
 from gpudoctor.situation.no_kernel_driver import unserved
 from gpudoctor.situation.nvidia_driver import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
-from gpudoctor.situation.usable_gpus import awaits_nodes
+from gpudoctor.situation.usable_gpus import awaits_nodes, jetson_is_given
 
-_TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
 _SMALL = 1 << 30
 _SYSTEM_CONTAINERS = ("lxc", "systemd-nspawn")
 """They are set up like a machine and bring the driver's libraries themselves."""
@@ -39,7 +36,7 @@ def _given(situation: Situation, vendor: Vendor) -> bool | None:
         if situation.in_wsl:
             return "/dev/dxg" in nodes
         if situation.on_jetson:
-            return bool(gpu_nodes(situation)) or any(re.match(_TEGRA, path) for path in nodes)
+            return jetson_is_given(situation.machine)
         return "/dev/nvidiactl" in nodes and bool(gpu_nodes(situation))
     amd = amd_nodes(situation)
     return None if amd is None else amd[0] is not None and bool(amd[1])
