@@ -613,6 +613,15 @@ def test_mig_without_a_slice():
     assert below_torch(nvidia_machine(mig_gpu(), EIGHT[1])) == [("mig-confusion", "note")]
 
 
+def test_a_mode_that_waits_for_a_reset_is_a_note_and_the_old_one_counts():
+    states = [NvmlDevice(index=n, mig=False, mig_pending=True) for n in (0, 1)]
+    waiting = [nvidia_gpu("NVIDIA A100-SXM4-80GB", "sm_80", index=n, nvml=state) for n, state in enumerate(states)]
+    assert below_torch(nvidia_machine(*waiting)) == [("mig-confusion", "note")]
+    assert "--gpu-reset -i 0,1" in first(nvidia_machine(*waiting)).fixes[0].remedies[0].text
+    left = nvidia_gpu("NVIDIA A100-SXM4-80GB", "sm_80", nvml=NvmlDevice(index=0, mig=True, mig_pending=False))
+    assert [fix.title for fix in first(nvidia_machine(left)).fixes] == ["Reset the GPU", "Create slices"]
+
+
 def test_slices_are_healthy():
     assert below_torch(nvidia_machine(mig_gpu("MIG-aaaa"))) == []
     assert below_torch(nvidia_machine(mig_gpu("MIG-aaaa", "MIG-bbbb"))) == [("mig-confusion", "note")]

@@ -81,7 +81,8 @@ def test_nvml_that_says_lost_without_naming_a_gpu_is_an_error():
     ("counters", "severity"),
     [
         ({"ecc_uncorrectable": 3}, "error"),
-        ({"remap_pending": True}, "error"),
+        ({"remap_pending": True, "ecc_uncorrectable": 0}, "warning"),
+        ({"remap_pending": True, "ecc_uncorrectable": 1}, "error"),
         ({"remap_failed": True}, "error"),
         ({"ecc_uncorrectable_ever": 7, "ecc_uncorrectable": 0}, "note"),
     ],
@@ -98,13 +99,19 @@ def test_clean_counters_are_silent():
     assert found(nvidia_machine(nvidia_gpu(nvml=clean)), "gpu-ecc") == []
 
 
-def test_a_failed_remapping_asks_for_another_gpu_a_pending_one_for_a_reboot():
+def test_a_pending_remapping_beside_an_uncontained_error_is_an_error():
+    line = "NVRM: Xid (PCI:0000:01:00): 95, pid=4411, name=python, Uncontained: FBHUB. RST: No, D-RST: No"
+    waiting = nvidia_gpu(nvml=NvmlDevice(index=0, remap_pending=True))
+    assert [f.severity for f in found(nvidia_machine(waiting, **log(line)), "gpu-ecc")] == ["error"]
+
+
+def test_a_failed_remapping_asks_for_another_gpu_a_pending_one_for_a_reset():
     failed, pending = ({"remap_failed": True}, {"remap_pending": True})
-    fixes = [
-        remedies(found(nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, **state))), "gpu-ecc")[0])
+    titles = [
+        found(nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, **state))), "gpu-ecc")[0].fixes[0].title
         for state in (failed, pending)
     ]
-    assert fixes == [["Manual"], ["Reboot"]]
+    assert titles == ["Replace the GPU", "Reset the GPU"]
 
 
 def test_log_lines_about_memory_are_a_note_about_their_gpu():

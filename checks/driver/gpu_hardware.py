@@ -125,9 +125,10 @@ def gpu_ecc(situation: Situation) -> Verdicts:
     Uncorrectable errors end the programs that hit them. If a row remapping failed, the memory cannot repair itself.
 
     ## How it is judged
-    The check reads the driver's own counters. Errors since the driver was loaded, and a remapping that is pending or
-    has failed, are errors. Counts over the GPU's life are history: a note. Log lines without counters are a note; but
-    if amdgpu wrote that the GPU retired more pages than it may, and did not take the GPU, that is the cause.
+    The check reads the driver's own counters. Errors since the driver was loaded, and a remapping that has failed,
+    are errors. A remapping that is pending without such errors is a warning: correctable errors bring it, too. Counts
+    over the GPU's life are history: a note. Log lines without counters are a note; but if amdgpu wrote that the GPU
+    retired more pages than it may, and did not take the GPU, that is the cause.
 
     ## Fix safety
     A reset or reboot ends every program on the GPU and changes nothing on disk. Past errors need no fix.
@@ -170,21 +171,30 @@ def _memory_errors(gpu: Gpu, lines: tuple[LogFault, ...]) -> Finding | None:
             evidence=(Evidence("nvml.remap_failed", "true", "NVML"),),
             fixes=(by_hand("Replace the GPU", text),),
         )
-    if state is not None and (state.ecc_uncorrectable or state.remap_pending):
-        count = state.ecc_uncorrectable
+    uncontained = next((line.line for line in reversed(lines) if line.xid in _UNCONTAINED), "")
+    if state is not None and (state.ecc_uncorrectable or (state.remap_pending and uncontained)):
         title = "Reboot, so that the bad rows are remapped; replace the GPU if errors come back"
         return Finding(
             severity="error",
             message=f"{gpu.name} has uncorrectable memory errors. It must be reset before it is used again.",
-            saw=f"{count} uncorrectable errors since the driver was loaded"
-            if count
-            else "a row remapping is pending",
+            saw=f"{state.ecc_uncorrectable} uncorrectable errors since the driver was loaded"
+            if state.ecc_uncorrectable
+            else uncontained,
             want="no uncorrectable errors",
             evidence=(
-                Evidence("nvml.ecc_uncorrectable", str(count), "NVML"),
+                Evidence("nvml.ecc_uncorrectable", str(state.ecc_uncorrectable), "NVML"),
                 Evidence("nvml.remap_pending", str(state.remap_pending), "NVML"),
             ),
             fixes=(Fix(title, (Reboot(why="row remapping takes effect at a reset of the GPU"),)),),
+        )
+    if state is not None and state.remap_pending:
+        return Finding(
+            severity="warning",
+            message=f"{gpu.name} has a bad row of memory that is remapped only when the GPU is reset.",
+            saw="a row remapping is pending",
+            want="no pending remapping",
+            evidence=(Evidence("nvml.remap_pending", "true", "NVML"),),
+            fixes=(reset(gpu, drained=True),),
         )
     ever = state.ecc_uncorrectable_ever if state else None
     if not (ever or lines):
@@ -197,7 +207,7 @@ def _memory_errors(gpu: Gpu, lines: tuple[LogFault, ...]) -> Finding | None:
         saw=f"{ever} over the GPU's life" if ever else lines[-1].line,
         confidence="certain" if state else "possible",
         evidence=(Evidence("nvml.ecc_uncorrectable_ever", str(ever), "NVML"),),
-        fixes=() if state or lines[-1].xid not in _UNCONTAINED else (reset(gpu),),
+        fixes=(reset(gpu),) if uncontained and state is None else (),
     )
 
 

@@ -99,7 +99,8 @@ def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
     if not machine.system.container.known or machine.system.wsl.known:
         return "yes"
     if machine.system.jetson.known:
-        return {True: "yes", False: "no", None: "unknown"}[jetson_is_given(machine)]
+        given = jetson_is_given(machine)
+        return "unknown" if given is None else "yes" if given else "no"
     listed = next((api.value.devices for api in machine.nvidia.answered if api.value and api.value.devices), None)
     if listed and gpu.bdf and all(device.bdf for device in listed):
         return "yes" if any(device.bdf == gpu.bdf for device in listed) else "no"

@@ -306,7 +306,7 @@ def nvml_mig(nvml: Nvml, handle: Any) -> dict[str, Any]:
                 "uuid": nvml.text("nvmlDeviceGetUUID", mig),
             }
         )
-    return {"mig": current.value == 1, "mig_devices": slices}
+    return {"mig": current.value == 1, "mig_pending": pending.value == 1, "mig_devices": slices}
 
 
 # --- libcuda ---------------------------------------------------------------------------------------
