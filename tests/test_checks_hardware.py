@@ -78,6 +78,7 @@ def test_equal_gpus_off_the_bus_are_one_problem_with_each_of_them_named():
     lost = [nvidia_gpu(index=n, bdf=f"0000:0{n + 1}:00.0", off_bus=True) for n in (0, 1)]
     (one,) = found(nvidia_machine(*lost, nvidia_gpu(index=2, bdf="0000:03:00.0")), "gpu-off-bus")
     assert one.severity == "error" and "(2 GPUs)" in one.message
+    assert one.saw == "PCI registers read ff (0000:01:00.0, 0000:02:00.0)"
     assert [device.bdf for device in one.devices] == ["0000:01:00.0", "0000:02:00.0"]
     radeon = amd_gpu(bdf="0000:0a:00.0", off_bus=True)
     assert len(found(nvidia_machine(*lost, radeon), "gpu-off-bus")) == 2

@@ -61,7 +61,7 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             "note" if state == "fell" else "error",
             gpus,
             message=messages[state],
-            saw=saw or (lines[-1].line if lines else "lost"),
+            saw=(saw or (lines[-1].line if lines else "lost")) + _slots(gpus),
             confidence="possible" if state == "fell" else "certain" if sure else "likely",
             evidence=(
                 *(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source) for gpu in gpus[:4]),
@@ -89,6 +89,11 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             fixes=(_power_cycle("nvidia"),),
             supersedes=EFFECTS_OF_A_LOST_GPU,
         )
+
+
+def _slots(gpus: tuple[Gpu, ...]) -> str:
+    """Where several of them are: one alone is named by its number."""
+    return f" ({', '.join(gpu.bdf or gpu_subject(gpu) for gpu in gpus)})" if len(gpus) > 1 else ""
 
 
 class _Fall(Struct, frozen=True):
