@@ -140,7 +140,9 @@ def test_a_container_on_a_jetson():
     machine = with_system(nvidia_machine(orin, container="docker"), jetson=known(Jetson(l4t="36.4.3"), "/proc"))
     assert below_torch(with_stack(machine, nodes=nodes("/dev/nvhost-gpu", "/dev/nvmap"))) == []
     assert below_torch(with_stack(machine, nodes=unknown("/dev cannot be read"))) == []
-    assert below_torch(with_stack(machine, nodes=nodes("/dev/null"))) == [("container-no-gpu", "error")]
+    without = with_stack(machine, nodes=nodes("/dev/null"))
+    assert below_torch(without) == [("container-no-gpu", "error")]
+    assert "`--runtime nvidia` gives" in first(change(without, environment=no_gpu_machine().environment)).message
 
 
 def test_nodes_without_the_drivers_libraries():

@@ -17,7 +17,7 @@ from gpudoctor.situation.usable_gpus import awaits_nodes, jetson_is_given
 _SMALL = 1 << 30
 _EFFECTS = ("no-driver", "nvidia-uvm-missing", "libcuda-stub", "amd-kfd-missing")
 """What a container without the GPU looks like from inside."""
-_AS_OPTIONS = {"nvidia": "`--gpus all`", "amd": "`--device /dev/kfd --device /dev/dri`"}
+_AS_OPTIONS = {"nvidia": "--gpus all", "amd": "--device /dev/kfd --device /dev/dri"}
 _AWAITED = (
     "/dev has no NVIDIA GPU, although this container has the driver's library, which makes the device nodes for root "
     "when CUDA starts (`--level driver` starts it)"
@@ -110,7 +110,7 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
         message=f"This container was started without a GPU: {need}, but the device nodes of {name} GPUs {lack}."
         if needed
         else f"This container cannot use the host's {name} GPUs: their device nodes {lack} ({saw}). "
-        f"{_AS_OPTIONS[vendor]} gives them to it.",
+        f"`{'--runtime nvidia' if situation.on_jetson else _AS_OPTIONS[vendor]}` gives them to it.",
         saw=saw,
         want="/dev/dxg"
         if situation.in_wsl
