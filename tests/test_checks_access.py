@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gpudoctor.finding import AddContainerFlags, JoinGroup, SetVariable, UnsetVariable
 from gpudoctor.machine import (
@@ -448,6 +449,18 @@ def test_a_container_without_kfd_is_not_a_kernel_without_it():
 def test_uvm_missing_in_a_container():
     machine = with_stack(nvidia_machine(container="docker"), nodes=nodes("/dev/nvidiactl", "/dev/nvidia0"))
     assert below_torch(machine) == [("nvidia-uvm-missing", "error")]
+    assert remedies(first(machine)) == ["Manual", "AddContainerFlags"]
+
+
+@pytest.mark.parametrize(
+    ("loaded", "why"), [((), "is not loaded"), (("nvidia", "nvidia_uvm"), "number is not that of the loaded module")]
+)
+def test_a_uvm_node_that_leads_nowhere_in_a_container(loaded, why):
+    """After a restart of the host the module may have another number than the node that a container kept."""
+    stale = nodes("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")
+    stale = known((*stale.value[:2], replace(stale.value[2], opened="ENXIO")), "/dev")
+    machine = with_stack(nvidia_machine(container="lxc"), nodes=stale, modules_loaded=known(loaded, "/proc/modules"))
+    assert why in first(machine).message
     assert remedies(first(machine)) == ["Manual", "AddContainerFlags"]
 
 
