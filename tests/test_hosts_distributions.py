@@ -232,3 +232,13 @@ def test_wsl_1_has_no_gpu_whatever_the_windows_driver(tmp_path):
     assert "WSL 1" in report["findings"][0]["message"] and "--set-version" in first_fix(report)
     report = machine(tmp_path / "2", UBUNTU, "6.6.87.2-microsoft-standard-WSL2").torch("2.9.1+cu128").check()
     assert "/dev/dxg" in report["findings"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("device", "words"), [("2531", "the Open Source Driver of branch 580"), ("1bb3", "is not the Open")]
+)
+def test_on_unraid_a_plugin_brings_the_driver(tmp_path, device, words):
+    release = 'NAME="Unraid OS"\nID="unraid-os"\nVERSION_ID="7.2.2"\nPRETTY_NAME="Unraid OS 7.2 x86_64"\n'
+    report = machine(tmp_path, release, "6.12.54-Unraid").nvidia_gpu(device, driver=None).torch("2.7.1+cu126").check()
+    assert report["findings"][0]["slug"] == "no-driver"
+    assert "plugin Nvidia-Driver" in first_fix(report) and words in first_fix(report)
