@@ -115,6 +115,7 @@ def test_the_product_name_of_a_network_adapter_says_nothing_of_the_machines_secu
         "\tCapabilities: [48] Vital Product Data\n"
         "\t\tProduct Name: NVIDIA ConnectX-7 HHHL Adapter card, 400GbE / NDR IB, PCIe 5.0 x16, Crypto Disabled, "
         "Secure Boot Enabled\n"
+        "\t\tRead-only fields:\n\t\t\t[PN] Part number: MCX75310AAS-NEAT\n"
     )
     assert problems(listed) == []
     assert problems(f"{listed}\nWith secure boot enabled the nvidia module does not load.\n") == [
