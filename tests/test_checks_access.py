@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from gpudoctor.finding import AddContainerFlags, JoinGroup, SetVariable, UnsetVariable
 from gpudoctor.machine import (
@@ -139,6 +140,10 @@ def test_a_container_on_a_jetson():
     orin = nvidia_gpu("Jetson AGX Orin", "sm_87", bdf=None, nodes=(), driver=known("nvgpu", "x"), integrated=True)
     machine = with_system(nvidia_machine(orin, container="docker"), jetson=known(Jetson(l4t="36.4.3"), "/proc"))
     assert below_torch(with_stack(machine, nodes=nodes("/dev/nvhost-gpu", "/dev/nvmap"))) == []
+    assert below_torch(with_stack(machine, nodes=unknown("/dev cannot be read"))) == []
+    without = with_stack(machine, nodes=nodes("/dev/null"))
+    assert below_torch(without) == [("container-no-gpu", "error")]
+    assert "`--runtime nvidia` gives" in first(change(without, environment=no_gpu_machine().environment)).message
 
 
 def test_nodes_without_the_drivers_libraries():
@@ -447,6 +452,18 @@ def test_uvm_missing_in_a_container():
     assert remedies(first(machine)) == ["Manual", "AddContainerFlags"]
 
 
+@pytest.mark.parametrize(
+    ("loaded", "why"), [((), "is not loaded"), (("nvidia", "nvidia_uvm"), "number is not that of the loaded module")]
+)
+def test_a_uvm_node_that_leads_nowhere_in_a_container(loaded, why):
+    """After a restart of the host the module may have another number than the node that a container kept."""
+    stale = nodes("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")
+    stale = known((*stale.value[:2], replace(stale.value[2], opened="ENXIO")), "/dev")
+    machine = with_stack(nvidia_machine(container="lxc"), nodes=stale, modules_loaded=known(loaded, "/proc/modules"))
+    assert why in first(machine).message
+    assert remedies(first(machine)) == ["Manual", "AddContainerFlags"]
+
+
 def test_uvm_before_its_first_use_on_bare_metal_is_silent():
     bare = nodes("/dev/nvidiactl", "/dev/nvidia0")
     assert below_torch(with_stack(nvidia_machine(), nodes=bare)) == []
@@ -609,6 +626,15 @@ def test_with_mig_a_value_that_names_nothing_is_what_hides_the_gpu(value):
 def test_mig_without_a_slice():
     assert below_torch(nvidia_machine(mig_gpu())) == [("mig-confusion", "error")]
     assert below_torch(nvidia_machine(mig_gpu(), EIGHT[1])) == [("mig-confusion", "note")]
+
+
+def test_a_mode_that_waits_for_a_reset_is_a_note_and_the_old_one_counts():
+    states = [NvmlDevice(index=n, mig=False, mig_pending=True) for n in (0, 1)]
+    waiting = [nvidia_gpu("NVIDIA A100-SXM4-80GB", "sm_80", index=n, nvml=state) for n, state in enumerate(states)]
+    assert below_torch(nvidia_machine(*waiting)) == [("mig-confusion", "note")]
+    assert "--gpu-reset -i 0,1" in first(nvidia_machine(*waiting)).fixes[0].remedies[0].text
+    left = nvidia_gpu("NVIDIA A100-SXM4-80GB", "sm_80", nvml=NvmlDevice(index=0, mig=True, mig_pending=False))
+    assert [fix.title for fix in first(nvidia_machine(left)).fixes] == ["Reset the GPU", "Create slices"]
 
 
 def test_slices_are_healthy():

@@ -74,6 +74,19 @@ def test_nvml_that_says_lost_without_naming_a_gpu_is_an_error():
     assert first(machine).slug == "gpu-off-bus"
 
 
+def test_equal_gpus_off_the_bus_are_one_problem_with_each_of_them_named():
+    lost = [nvidia_gpu(index=n, bdf=f"0000:0{n + 1}:00.0", off_bus=True) for n in (0, 1)]
+    (one,) = found(nvidia_machine(*lost, nvidia_gpu(index=2, bdf="0000:03:00.0")), "gpu-off-bus")
+    assert one.severity == "error" and "(2 GPUs)" in one.message
+    assert one.saw == "PCI registers read ff (0000:01:00.0, 0000:02:00.0)"
+    assert [device.bdf for device in one.devices] == ["0000:01:00.0", "0000:02:00.0"]
+    radeon = amd_gpu(bdf="0000:0a:00.0", off_bus=True)
+    assert len(found(nvidia_machine(*lost, radeon), "gpu-off-bus")) == 2
+    asking = [nvidia_gpu(index=n, nvml=NvmlDevice(index=n, lost=True, why="GPU requires reset")) for n in (0, 1)]
+    (one,) = found(nvidia_machine(*asking), "gpu-off-bus")
+    assert "--gpu-reset -i 0,1" in one.fixes[0].remedies[0].text
+
+
 # --- ECC ---
 
 
@@ -81,7 +94,8 @@ def test_nvml_that_says_lost_without_naming_a_gpu_is_an_error():
     ("counters", "severity"),
     [
         ({"ecc_uncorrectable": 3}, "error"),
-        ({"remap_pending": True}, "error"),
+        ({"remap_pending": True, "ecc_uncorrectable": 0}, "warning"),
+        ({"remap_pending": True, "ecc_uncorrectable": 1}, "error"),
         ({"remap_failed": True}, "error"),
         ({"ecc_uncorrectable_ever": 7, "ecc_uncorrectable": 0}, "note"),
     ],
@@ -98,13 +112,19 @@ def test_clean_counters_are_silent():
     assert found(nvidia_machine(nvidia_gpu(nvml=clean)), "gpu-ecc") == []
 
 
-def test_a_failed_remapping_asks_for_another_gpu_a_pending_one_for_a_reboot():
+def test_a_pending_remapping_beside_an_uncontained_error_is_an_error():
+    line = "NVRM: Xid (PCI:0000:01:00): 95, pid=4411, name=python, Uncontained: FBHUB. RST: No, D-RST: No"
+    waiting = nvidia_gpu(nvml=NvmlDevice(index=0, remap_pending=True))
+    assert [f.severity for f in found(nvidia_machine(waiting, **log(line)), "gpu-ecc")] == ["error"]
+
+
+def test_a_failed_remapping_asks_for_another_gpu_a_pending_one_for_a_reset():
     failed, pending = ({"remap_failed": True}, {"remap_pending": True})
-    fixes = [
-        remedies(found(nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, **state))), "gpu-ecc")[0])
+    titles = [
+        found(nvidia_machine(nvidia_gpu(nvml=NvmlDevice(index=0, **state))), "gpu-ecc")[0].fixes[0].title
         for state in (failed, pending)
     ]
-    assert fixes == [["Manual"], ["Reboot"]]
+    assert titles == ["Replace the GPU", "Reset the GPU"]
 
 
 def test_log_lines_about_memory_are_a_note_about_their_gpu():

@@ -83,6 +83,7 @@ def test_equal_nodes_are_silent_and_two_that_differ_accuse_nobody() -> None:
     report = merged(nodes(1, gpu99=ODDITIES["kernel"](KINDS["h100"])))
     assert odd(report) == set()
     assert [one.fact for one in report.undecided] == ["kernel"]
+    assert report.verdict == "ok"  # a note by its weight
 
 
 def test_without_a_majority_nobody_is_accused() -> None:
@@ -90,7 +91,8 @@ def test_without_a_majority_nobody_is_accused() -> None:
     report = merged(four)
     assert odd(report) == set()
     assert [fact.fact for fact in report.undecided] == ["shm"]
-    assert report.verdict == "ok"
+    assert (report.verdict, report.exit_code) == ("warning", 0)
+    assert {node.verdict for node in report.nodes} == {"ok"}
 
 
 def test_nodes_of_another_kind_are_not_measured_by_the_majority() -> None:

@@ -215,6 +215,18 @@ def test_a_lost_document_takes_no_node_out_of_use(tmp_path: Path) -> None:
     assert "kubectl cordon gpu2\n" in said
 
 
+def test_a_node_that_was_never_one_with_gpus_is_asked_about_and_not_taken_out_of_use(tmp_path: Path) -> None:
+    for name in expanded("gpu[1-4]"):
+        (tmp_path / f"{name}.json").write_bytes(snapshot(H100))
+    (tmp_path / "head.json").write_bytes(snapshot(without_gpus()))
+    said = run(str(tmp_path)).stdout
+    assert "head: no GPU. If none is needed there, --roles FILE with head=cpu says so." in said
+    assert "cordon" not in said and "--exclude" not in said
+    (tmp_path / "gpu4.json").write_bytes(snapshot(without_gpus()))
+    said = run(str(tmp_path)).stdout
+    assert "kubectl cordon gpu4\n" in said and "head: no GPU" in said
+
+
 def test_the_first_line_says_that_nodes_differ_though_nobody_is_accused(tmp_path: Path) -> None:
     (tmp_path / "n1.json").write_bytes(snapshot(H100))
     (tmp_path / "n2.json").write_bytes(snapshot(ODDITIES["kernel"](H100)))

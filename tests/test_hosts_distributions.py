@@ -12,6 +12,7 @@ DEBIAN = 'ID=debian\nVERSION_ID="13"\nVERSION_CODENAME=trixie\nPRETTY_NAME="Debi
 ARCH = 'ID=arch\nPRETTY_NAME="Arch Linux"\n'
 ORACLE = 'ID="ol"\nID_LIKE="fedora"\nVERSION_ID="9.6"\nPRETTY_NAME="Oracle Linux Server 9.6"\n'
 TUMBLEWEED = 'ID="opensuse-tumbleweed"\nID_LIKE="opensuse suse"\nVERSION_ID="20251120"\n'
+AMAZON = 'ID="amzn"\nID_LIKE="fedora"\nVERSION_ID="2023"\nPRETTY_NAME="Amazon Linux 2023"\n'
 UBUNTU = 'ID=ubuntu\nID_LIKE=debian\nVERSION_ID="22.04"\nPRETTY_NAME="Ubuntu 22.04"\n'
 
 
@@ -40,6 +41,9 @@ def proxmox_container(host: Host) -> Host:
         (ARCH.replace("arch", "manjaro\nID_LIKE=arch"), "6.12.48-1-MANJARO", "linux612-headers"),
         (ORACLE, "6.12.0-103.40.el9uek.x86_64", "kernel-uek-devel-6.12.0-103.40.el9uek.x86_64"),
         (ORACLE, "5.14.0-570.el9_6.x86_64", "kernel-devel-5.14.0-570.el9_6.x86_64"),
+        (AMAZON, "6.1.158-178.288.amzn2023.x86_64", "kernel-devel-6.1.158-178.288.amzn2023.x86_64"),
+        (AMAZON, "6.12.53-69.119.amzn2023.x86_64", "kernel6.12-devel-6.12.53-69.119.amzn2023.x86_64"),
+        (AMAZON, "6.18.44-99.149.amzn2023.x86_64", "kernel6.18-devel-6.18.44-99.149.amzn2023.x86_64"),
         (TUMBLEWEED, "6.17.8-1-default", "kernel-default-devel"),
         (TUMBLEWEED, "6.12.60-1-longterm", "kernel-longterm-devel"),
     ],
@@ -228,3 +232,13 @@ def test_wsl_1_has_no_gpu_whatever_the_windows_driver(tmp_path):
     assert "WSL 1" in report["findings"][0]["message"] and "--set-version" in first_fix(report)
     report = machine(tmp_path / "2", UBUNTU, "6.6.87.2-microsoft-standard-WSL2").torch("2.9.1+cu128").check()
     assert "/dev/dxg" in report["findings"][0]["message"]
+
+
+@pytest.mark.parametrize(
+    ("device", "words"), [("2531", "the Open Source Driver of branch 580"), ("1bb3", "is not the Open")]
+)
+def test_on_unraid_a_plugin_brings_the_driver(tmp_path, device, words):
+    release = 'NAME="Unraid OS"\nID="unraid-os"\nVERSION_ID="7.2.2"\nPRETTY_NAME="Unraid OS 7.2 x86_64"\n'
+    report = machine(tmp_path, release, "6.12.54-Unraid").nvidia_gpu(device, driver=None).torch("2.7.1+cu126").check()
+    assert report["findings"][0]["slug"] == "no-driver"
+    assert "plugin Nvidia-Driver" in first_fix(report) and words in first_fix(report)

@@ -384,6 +384,15 @@ def a_jetson_whose_cuda_library_the_loader_does_not_look_for(host: Host) -> Host
     return host.file(f"{host.lib}/tegra/libcuda.so.1", shared_library(soname="libcuda.so.1", arch="aarch64"))
 
 
+@fault("container-no-gpu", "docker run --runtime nvidia")
+def a_container_on_a_jetson_that_was_started_without_its_gpu(host: Host) -> Host:
+    host = jetson(host.root).docker()
+    for node in tuple(host.json["nodes"]):
+        host.remove(node)
+    host.json["nodes"].clear()
+    return host
+
+
 @fault("no-gpu", "reboot")
 def a_gpu_whose_node_fails_where_nobody_may_read_the_log(host: Host) -> Host:
     return rtx_4090(host).node("/dev/nvidia0", "EIO").torch("2.9.1+cu128")

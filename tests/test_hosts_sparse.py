@@ -168,6 +168,16 @@ def test_a_table_without_slices(tmp_path: Path) -> None:
     assert slugs(report, "error") == ["mig-confusion"]
 
 
+def test_a_mode_with_a_star_counts_only_after_a_reset(tmp_path: Path) -> None:
+    """nvidia-smi writes a star behind the mode that MIG will have: a GPU at "Enabled*" still computes as a whole."""
+    for star, severity in (("Enabled*", "note"), ("Disabled*", "error")):
+        table = MIG_TABLE.partition("| MIG devices:")[0].replace(" Enabled |", f"{star} |")
+        assert star in table
+        report = h100(tmp_path / star).command("nvidia-smi", table).check()
+        (mig,) = [one for one in report["findings"] if one["slug"] == "mig-confusion"]
+        assert mig["severity"] == severity and "--gpu-reset -i 0" in str(mig["fixes"][0]["steps"])
+
+
 @pytest.mark.parametrize(("name", "expected"), [("MIG-0b0b0b0b", []), ("MIG-0c0c0c0c", ["mig-confusion"])])
 @pytest.mark.parametrize("table", [True, False])
 def test_the_name_of_a_slice(tmp_path: Path, name: str, expected: list[str], table: bool) -> None:

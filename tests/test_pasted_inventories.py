@@ -106,3 +106,18 @@ def test_a_profile_of_apparmor_is_no_gpu_of_nvidia() -> None:
     hung = "[   20.104927] amdgpu 0000:03:00.0: amdgpu: MES might be in unrecoverable state, issue a GPU reset\n"
     assert gpus(profile) == []
     assert problems(profile + hung) == ["amd-gpu-hang"]
+
+
+def test_the_product_name_of_a_network_adapter_says_nothing_of_the_machines_secure_boot() -> None:
+    listed = (
+        "1b:00.0 3D controller: NVIDIA Corporation GH100 [H100 SXM5 80GB] (rev a1)\n"
+        "1c:00.0 Infiniband controller: Mellanox Technologies MT2910 Family [ConnectX-7]\n"
+        "\tCapabilities: [48] Vital Product Data\n"
+        "\t\tProduct Name: NVIDIA ConnectX-7 HHHL Adapter card, 400GbE / NDR IB, PCIe 5.0 x16, Crypto Disabled, "
+        "Secure Boot Enabled\n"
+        "\t\tRead-only fields:\n\t\t\t[PN] Part number: MCX75310AAS-NEAT\n"
+    )
+    assert problems(listed) == []
+    assert problems(f"{listed}\nWith secure boot enabled the nvidia module does not load.\n") == [
+        "secure-boot-module-rejected"
+    ]

@@ -44,7 +44,9 @@ PLAIN = "Name:\tpython\nCapEff:\t0000000000000000\n"
 
 
 def limits(host: Host) -> Any:
-    return probe_limits(recorded(host), rdma=True, in_group=False)
+    seen = recorded(host)
+    in_namespace = probe_system(seen).user.in_namespace
+    return probe_limits(seen, rdma=True, in_group=False, in_namespace=in_namespace)
 
 
 def test_the_limits_of_a_recorded_process(tmp_path: Path) -> None:
@@ -68,7 +70,7 @@ def test_unlimited_and_what_nobody_recorded(tmp_path: Path) -> None:
 
 
 def test_the_limits_of_this_process() -> None:
-    found = probe_limits(LiveHost(), rdma=True, in_group=True).value
+    found = probe_limits(LiveHost(), rdma=True, in_group=True, in_namespace=False).value
     soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     assert found is not None
     assert found.open_files == (None if soft == resource.RLIM_INFINITY else soft)

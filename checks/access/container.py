@@ -1,8 +1,6 @@
-"""Whether this container was given a GPU that works (GPD201 to GPD204, GPD213)."""
+"""Whether this container was given a GPU that works (GPD201, GPD202, GPD204, GPD213)."""
 
 from __future__ import annotations
-
-import re
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual, NotJudged, by_hand
@@ -13,21 +11,17 @@ from gpudoctor.situation.device_nodes import amd_nodes, gpu_nodes, nvidia_nodes,
 from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import VENDORS
 from gpudoctor.situation.no_kernel_driver import gpus_without_driver
-from gpudoctor.situation.nvidia_driver import NVML_UNKNOWN, cuda_status, driver_answers, nvml_status
-from gpudoctor.situation.usable_gpus import awaits_nodes
+from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers
+from gpudoctor.situation.usable_gpus import awaits_nodes, jetson_is_given
 
-_TEGRA = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap)"
 _SMALL = 1 << 30
-_SYSTEM_CONTAINERS = ("lxc", "systemd-nspawn")
-"""They are set up like a machine and bring the driver's libraries themselves."""
 _EFFECTS = ("no-driver", "nvidia-uvm-missing", "libcuda-stub", "amd-kfd-missing")
 """What a container without the GPU looks like from inside."""
-_AS_OPTIONS = {"nvidia": "`--gpus all`", "amd": "`--device /dev/kfd --device /dev/dri`"}
+_AS_OPTIONS = {"nvidia": "--gpus all", "amd": "--device /dev/kfd --device /dev/dri"}
 _AWAITED = (
     "/dev has no NVIDIA GPU, although this container has the driver's library, which makes the device nodes for root "
     "when CUDA starts (`--level driver` starts it)"
 )
-_CUT_OFF = "NVIDIA/nvidia-container-toolkit#48"
 
 
 def _given(situation: Situation, vendor: Vendor) -> bool | None:
@@ -39,7 +33,7 @@ def _given(situation: Situation, vendor: Vendor) -> bool | None:
         if situation.in_wsl:
             return "/dev/dxg" in nodes
         if situation.on_jetson:
-            return bool(gpu_nodes(situation)) or any(re.match(_TEGRA, path) for path in nodes)
+            return jetson_is_given(situation.machine)
         return "/dev/nvidiactl" in nodes and bool(gpu_nodes(situation))
     amd = amd_nodes(situation)
     return None if amd is None else amd[0] is not None and bool(amd[1])
@@ -116,7 +110,7 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
         message=f"This container was started without a GPU: {need}, but the device nodes of {name} GPUs {lack}."
         if needed
         else f"This container cannot use the host's {name} GPUs: their device nodes {lack} ({saw}). "
-        f"{_AS_OPTIONS[vendor]} gives them to it.",
+        f"`{'--runtime nvidia' if situation.on_jetson else _AS_OPTIONS[vendor]}` gives them to it.",
         saw=saw,
         want="/dev/dxg"
         if situation.in_wsl
@@ -224,101 +218,6 @@ def container_toolkit_missing(situation: Situation) -> Verdicts:
     )
 
 
-@check("GPD203", "container-cgroup-revoked", "access")
-def container_cgroup_revoked(situation: Situation) -> Verdicts:
-    """The container's device cgroup forbids the GPU nodes that are in it.
-
-    ## Why it matters
-    The node is in the container, but the container may not open it. This happens after `systemctl daemon-reload` on
-    the host, or if /dev was mounted without access to the devices. Running programs lose the GPU ("Unknown Error").
-
-    ## How it is judged
-    The check opens the nodes: EPERM comes from the device cgroup, whatever the file mode says. One refused GPU of
-    several was not granted, which is not a problem. The result is likely if NVML says "Unknown Error" in a container.
-
-    ## Fix safety
-    The container must be started again; nothing on the host changes.
-    """
-    if situation.machine.system.container.absent or without_request(situation) or cpu_task(situation):
-        return
-    refused = _refused(situation, "EPERM")
-    if (
-        not refused
-        and situation.in_container
-        and nvml_status(situation) == NVML_UNKNOWN
-        and cuda_status(situation) != 0
-    ):
-        yield _lost_access(situation)
-    if not refused or (situation.usable and not any(path.endswith(("ctl", "uvm")) for path in refused)):
-        return
-    vendor: Vendor = "nvidia" if refused[0].startswith("/dev/nvidia") else "amd"
-    yield Finding(
-        severity="error",
-        message=f"{', '.join(refused)} cannot be opened: the container's device cgroup forbids it (EPERM).",
-        saw=f"EPERM on {refused[0]}",
-        want="nodes that open",
-        subject="container",
-        confidence="certain" if situation.in_container else "likely",
-        evidence=tuple(Evidence(f"{vendor}.nodes", f"{path}: EPERM", path) for path in refused[:3]),
-        fixes=_recreate(situation, vendor),
-        refs=(_CUT_OFF,),
-        supersedes=("no-driver", "gpu-device-permission", "amd-device-permission"),
-    )
-
-
-def _recreate(situation: Situation, vendor: Vendor) -> tuple[Fix, ...]:
-    if situation.machine.system.container.value in _SYSTEM_CONTAINERS:
-        flags = AddContainerFlags(vendor, why="a device gives rights to the nodes; a mount alone does not")
-        return (Fix("Give the container the GPU as a device", (flags,)),)
-    if vendor == "amd":
-        # Engines keep the rights that --device gave. These nodes came another way, such as a mount of /dev.
-        kfd, render = amd_nodes(situation) or (None, ())
-        group = owning_group(node for node in (kfd, *render) if node)
-        flags = AddContainerFlags("amd", group_id=group, why="--device gives rights to the nodes; a mount does not")
-        return (Fix("Recreate the container with the GPU as a device", (flags,)),)
-    again = AddContainerFlags("recreate", why="a new container gets new device rules")
-    lasting = (
-        "To prevent this on the host: `sudo nvidia-ctk system create-dev-char-symlinks --create-all`, or use "
-        "the cgroupfs driver for the container engine."
-    )
-    return (
-        Fix("Recreate the container", (again, Manual(lasting, risk="root"))),
-        Fix("Start the container with the GPU", (AddContainerFlags(vendor),)),
-    )
-
-
-def _lost_access(situation: Situation) -> Finding:
-    """NVML's answer alone: what it says when a running container loses its access to the GPU."""
-    return Finding(
-        severity="error",
-        message='The NVIDIA driver answers "Unknown Error": this container seems to have lost its access to '
-        "the GPU, as after `systemctl daemon-reload` on the host.",
-        saw="NVML Unknown Error",
-        want="nodes that open",
-        subject="container",
-        confidence="likely",
-        evidence=driver_answers(situation),
-        fixes=_recreate(situation, "nvidia"),
-        refs=(_CUT_OFF,),
-        supersedes=("no-driver",),
-    )
-
-
-def _refused(situation: Situation, answer: str) -> tuple[str, ...]:
-    """Nodes that keep every GPU away if they do not open: a shared one, or all that stand for GPUs."""
-    nvidia = nvidia_nodes(situation) or {}
-    shared = [
-        n.path for n in nvidia.values() if n.opened == answer and n.path in ("/dev/nvidiactl", "/dev/nvidia-uvm")
-    ]
-    gpus = gpu_nodes(situation)
-    if shared or (gpus and all(node.opened == answer for node in gpus)):
-        return tuple(shared) or tuple(node.path for node in gpus)
-    kfd, render = amd_nodes(situation) or (None, ())
-    if kfd is not None and kfd.opened == answer:
-        return (kfd.path,)
-    return tuple(node.path for node in render) if kfd and render and all(n.opened == answer for n in render) else ()
-
-
 @check("GPD204", "container-libcuda-baked-in", "access")
 def container_libcuda_baked_in(situation: Situation) -> Verdicts:
     """The image contains an NVIDIA driver library that is not the host's.
@@ -349,7 +248,7 @@ def container_libcuda_baked_in(situation: Situation) -> Verdicts:
         "--no-kernel-modules`, or the packages libnvidia-compute-* of that version. Repeat this when its driver "
         "changes."
     )
-    system_container = situation.machine.system.container.value in _SYSTEM_CONTAINERS
+    system_container = situation.in_system_container
     install_fix = by_hand("Install the host's version in the container", install, "root")
     image = "container" if system_container else "image"
     yield Finding(

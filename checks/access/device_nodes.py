@@ -298,10 +298,11 @@ def nvidia_uvm_missing(situation: Situation) -> Verdicts:
     unblock = tuple(UnblockModule("nvidia_uvm", rule.source, why=f"it contains: {rule.rule}") for rule in rules)
     on_host = Manual("On the host, as root: `nvidia-modprobe -c 0 -u`.", risk="root")
     flags = AddContainerFlags("nvidia", why="puts /dev/nvidia-uvm into the container")
+    loaded = "nvidia_uvm" in (machine.nvidia.modules_loaded.value or ())
+    died = "its number is not that of the loaded module" if loaded else "its kernel module is not loaded"
     yield Finding(
         severity="error",
-        message="/dev/nvidia-uvm is "
-        + ("dead: its kernel module is not loaded." if dead else "missing: CUDA cannot start without it."),
+        message=f"/dev/nvidia-uvm is {f'dead: {died}' if dead else 'missing: CUDA cannot start without it'}.",
         saw="/dev/nvidia-uvm: " + (uvm.opened if uvm else "absent"),
         want="/dev/nvidia-uvm",
         subject="/dev/nvidia-uvm",

@@ -21,7 +21,8 @@ from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.busy_gpus import why_busy
-from gpudoctor.situation.gpu_groups import finding
+from gpudoctor.situation.gpu_groups import called, finding, group_by
+from gpudoctor.situation.gpu_reset import awaits_mig, reset
 from gpudoctor.situation.usable_gpus import runtime_order
 from gpudoctor.situation.visibility import Selection, select, visibility_variables
 
@@ -152,13 +153,15 @@ def mig_confusion(situation: Situation) -> Verdicts:
     ## How it is judged
     At level driver, the check reads what NVML lists: MIG on and no slice. A variable that names a missing slice is
     the same problem. Beside another usable GPU it is a note. Slices themselves are healthy; several of them without a
-    variable that names one are a note.
+    variable that names one are a note. So is a mode that was changed and waits for a reset of the GPU: until then
+    the old one counts.
 
     ## Fix safety
     Creating slices or switching MIG off needs root, and no program may be using the GPU.
     """
     divided = [gpu for gpu in situation.machine.of_vendor("nvidia") if gpu.nvml is not None and gpu.nvml.mig]
     yield from _without_slices(situation, divided)
+    yield from _waiting(situation)
     slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
     value = situation.variable("CUDA_VISIBLE_DEVICES")
     first = (value or "").split(",")[0].strip()
@@ -203,6 +206,7 @@ def _without_slices(situation: Situation, divided: list[Gpu]) -> Verdicts:
             "-C` creates slices; then choose one with CUDA_VISIBLE_DEVICES=MIG-... (`nvidia-smi -L`)."
         )
         off = f"As root, with no program on the GPU: `nvidia-smi -i {index} -mig 0` (some GPUs need a reset)."
+        create, switch_off = by_hand("Create slices", make, "root"), by_hand("Switch MIG off", off, "root")
         yield finding(
             _severity(situation, bare),
             (gpu,),
@@ -210,7 +214,24 @@ def _without_slices(situation: Situation, divided: list[Gpu]) -> Verdicts:
             saw="MIG on, no slice",
             want="a slice, or MIG off",
             evidence=(Evidence("nvml.mig", "on, no MIG device", "NVML"),),
-            fixes=(by_hand("Create slices", make, "root"), by_hand("Switch MIG off", off, "root")),
+            fixes=(reset(gpu), create) if awaits_mig(gpu) else (create, switch_off),
+        )
+
+
+def _waiting(situation: Situation) -> Verdicts:
+    """Usable GPUs whose MIG mode was changed, and that have not been reset since."""
+    usable = situation.usable_of("nvidia")
+    changed = [gpu for gpu in usable if gpu.nvml and awaits_mig(gpu) and (gpu.nvml.mig_devices or not gpu.nvml.mig)]
+    for on, gpus in group_by(changed, lambda gpu: bool(gpu.nvml and gpu.nvml.mig_pending)).items():
+        till_then = "programs use the whole GPU" if on else "programs use its slices"
+        yield finding(
+            "note",
+            gpus,
+            message=f"MIG mode of {called(gpus)} was switched {'on' if on else 'off'}, and waits for a reset: until "
+            f"then {till_then}.",
+            saw=f"MIG {'off' if on else 'on'}, {'on' if on else 'off'} after a reset",
+            evidence=(Evidence("nvml.mig_pending", str(on).lower(), "NVML"),),
+            fixes=(reset(*gpus),),
         )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
@@ -11,7 +13,7 @@ from gpudoctor.finding import Device, Evidence, Finding, Fix, Reboot, by_hand, g
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.amdgpu_start import bad_pages
-from gpudoctor.situation.gpu_groups import finding
+from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU, reset
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
 from gpudoctor.situation.no_kernel_driver import Weight, because
@@ -45,31 +47,27 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
     """
     refused = {gpu.key for _, gpus in because(situation, "gpu-off-bus") for gpu in gpus}
-    for gpu in situation.machine.gpus:
-        lines = _told_of(situation, gpu, "gpu-off-bus")
-        alive = answers_now(situation, gpu)
-        missing = bool(lines) and (alive is False or (alive is None and _failed_after(situation, gpu, lines[-1])))
-        sure = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or gpu.key in refused
-        gone = sure or (bool(lines) and alive is None and situation.log_is_the_complaint)
-        if not gone and not lines:
-            continue
-        asks_for_reset = gone and not gpu.off_bus and gpu.nvml is not None and gpu.nvml.why == _RESET
-        message = (
-            f"{gpu.name} no longer works: its driver says that it must be reset."
-            if asks_for_reset
-            else f"{gpu.name} has fallen off the PCI bus: the driver can no longer reach it."
-            if gone
-            else f"The kernel log says that {gpu.name} fell off the PCI bus earlier in this boot."
-        )
-        saw = "PCI registers read ff" if gpu.off_bus else (gpu.nvml.why or "lost" if gone and gpu.nvml else "")
+    falls = [fall for gpu in situation.machine.gpus if (fall := _fall(situation, gpu, gpu.key in refused))]
+    equal = group_by(falls, lambda fall: (fall.gpu.vendor, fall.state, fall.sure, fall.saw))
+    for (vendor, state, sure, saw), alike in equal.items():
+        gpus, lines = tuple(fall.gpu for fall in alike), tuple(line for fall in alike for line in fall.lines)
+        messages = {
+            "asks": f"{called(gpus)} no longer works: its driver says that it must be reset.",
+            "gone": f"{called(gpus)} has fallen off the PCI bus: the driver can no longer reach it.",
+            "fell": f"The kernel log says that {called(gpus)} fell off the PCI bus earlier in this boot.",
+        }
+        fixes = {"asks": (reset(*gpus),), "gone": (_power_cycle(vendor),), "fell": ()}
         yield finding(
-            "error" if gone else "note",
-            (gpu,),
-            message=message,
-            saw=saw or (lines[-1].line if lines else "lost"),
-            confidence="certain" if sure else "likely" if gone else "possible",
-            evidence=(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source), *log_evidence(situation, lines)),
-            fixes=(reset(gpu),) if asks_for_reset else (_power_cycle(gpu.vendor),) if gone else (),
+            "note" if state == "fell" else "error",
+            gpus,
+            message=messages[state],
+            saw=(saw or (lines[-1].line if lines else "lost")) + _slots(gpus),
+            confidence="possible" if state == "fell" else "certain" if sure else "likely",
+            evidence=(
+                *(Evidence("gpu.off_bus", str(gpu.off_bus).lower(), gpu.source) for gpu in gpus[:4]),
+                *log_evidence(situation, lines),
+            ),
+            fixes=fixes[state],
             supersedes=EFFECTS_OF_A_LOST_GPU,
         )
     lost = next((api for api in (situation.machine.nvidia.nvml, situation.machine.nvidia.smi) if api.value), None)
@@ -91,6 +89,36 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
             fixes=(_power_cycle("nvidia"),),
             supersedes=EFFECTS_OF_A_LOST_GPU,
         )
+
+
+def _slots(gpus: tuple[Gpu, ...]) -> str:
+    """Where several of them are: one alone is named by its number."""
+    return f" ({', '.join(gpu.bdf or gpu_subject(gpu) for gpu in gpus)})" if len(gpus) > 1 else ""
+
+
+class _Fall(Struct, frozen=True):
+    """How a GPU fell off the bus: it is gone, asks for a reset, or only the log says that it once fell."""
+
+    gpu: Gpu
+    state: Literal["gone", "asks", "fell"]
+    sure: bool
+    saw: str
+    lines: tuple[LogFault, ...]
+
+
+def _fall(situation: Situation, gpu: Gpu, refused: bool) -> _Fall | None:
+    """`refused`: the loaded driver has not taken the GPU for this reason."""
+    lines = _told_of(situation, gpu, "gpu-off-bus")
+    alive = answers_now(situation, gpu)
+    missing = bool(lines) and (alive is False or (alive is None and _failed_after(situation, gpu, lines[-1])))
+    sure = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or refused
+    gone = sure or (bool(lines) and alive is None and situation.log_is_the_complaint)
+    if not gone:
+        return _Fall(gpu, "fell", False, "", lines) if lines else None
+    if gpu.off_bus:
+        return _Fall(gpu, "gone", sure, "PCI registers read ff", lines)
+    why = gpu.nvml.why or "lost" if gpu.nvml else ""
+    return _Fall(gpu, "asks" if why == _RESET else "gone", sure, why, lines)
 
 
 def _told_of(situation: Situation, gpu: Gpu, slug: str) -> tuple[LogFault, ...]:
@@ -125,9 +153,10 @@ def gpu_ecc(situation: Situation) -> Verdicts:
     Uncorrectable errors end the programs that hit them. If a row remapping failed, the memory cannot repair itself.
 
     ## How it is judged
-    The check reads the driver's own counters. Errors since the driver was loaded, and a remapping that is pending or
-    has failed, are errors. Counts over the GPU's life are history: a note. Log lines without counters are a note; but
-    if amdgpu wrote that the GPU retired more pages than it may, and did not take the GPU, that is the cause.
+    The check reads the driver's own counters. Errors since the driver was loaded, and a remapping that has failed,
+    are errors. A remapping that is pending without such errors is a warning: correctable errors bring it, too. Counts
+    over the GPU's life are history: a note. Log lines without counters are a note; but if amdgpu wrote that the GPU
+    retired more pages than it may, and did not take the GPU, that is the cause.
 
     ## Fix safety
     A reset or reboot ends every program on the GPU and changes nothing on disk. Past errors need no fix.
@@ -170,21 +199,30 @@ def _memory_errors(gpu: Gpu, lines: tuple[LogFault, ...]) -> Finding | None:
             evidence=(Evidence("nvml.remap_failed", "true", "NVML"),),
             fixes=(by_hand("Replace the GPU", text),),
         )
-    if state is not None and (state.ecc_uncorrectable or state.remap_pending):
-        count = state.ecc_uncorrectable
+    uncontained = next((line.line for line in reversed(lines) if line.xid in _UNCONTAINED), "")
+    if state is not None and (state.ecc_uncorrectable or (state.remap_pending and uncontained)):
         title = "Reboot, so that the bad rows are remapped; replace the GPU if errors come back"
         return Finding(
             severity="error",
             message=f"{gpu.name} has uncorrectable memory errors. It must be reset before it is used again.",
-            saw=f"{count} uncorrectable errors since the driver was loaded"
-            if count
-            else "a row remapping is pending",
+            saw=f"{state.ecc_uncorrectable} uncorrectable errors since the driver was loaded"
+            if state.ecc_uncorrectable
+            else uncontained,
             want="no uncorrectable errors",
             evidence=(
-                Evidence("nvml.ecc_uncorrectable", str(count), "NVML"),
+                Evidence("nvml.ecc_uncorrectable", str(state.ecc_uncorrectable), "NVML"),
                 Evidence("nvml.remap_pending", str(state.remap_pending), "NVML"),
             ),
             fixes=(Fix(title, (Reboot(why="row remapping takes effect at a reset of the GPU"),)),),
+        )
+    if state is not None and state.remap_pending:
+        return Finding(
+            severity="warning",
+            message=f"{gpu.name} has a bad row of memory that is remapped only when the GPU is reset.",
+            saw="a row remapping is pending",
+            want="no pending remapping",
+            evidence=(Evidence("nvml.remap_pending", "true", "NVML"),),
+            fixes=(reset(gpu, drained=True),),
         )
     ever = state.ecc_uncorrectable_ever if state else None
     if not (ever or lines):
@@ -197,7 +235,7 @@ def _memory_errors(gpu: Gpu, lines: tuple[LogFault, ...]) -> Finding | None:
         saw=f"{ever} over the GPU's life" if ever else lines[-1].line,
         confidence="certain" if state else "possible",
         evidence=(Evidence("nvml.ecc_uncorrectable_ever", str(ever), "NVML"),),
-        fixes=() if state or lines[-1].xid not in _UNCONTAINED else (reset(gpu),),
+        fixes=(reset(gpu),) if uncontained and state is None else (),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -11,6 +12,7 @@ from gpudoctor.finding import AddContainerFlags, Device, Evidence, Finding, Fix,
 from gpudoctor.machine import DeviceNode, Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
+from gpudoctor.situation.circumstances import circumstance
 from gpudoctor.situation.device_nodes import dead_nodes
 from gpudoctor.situation.gpu_groups import gpu_names, group_by
 from gpudoctor.situation.usable_gpus import is_excluded
@@ -149,16 +151,13 @@ def _failing(situation: Situation, node: DeviceNode | None) -> _Lack | None:
 def _in_docker_desktop(situation: Situation) -> _Lack | None:
     """A container of Docker Desktop, which runs them in a virtual machine of its own; on Windows that is WSL."""
     kernel = situation.machine.system.kernel.value or ""
-    if not situation.in_container or not kernel.endswith("-linuxkit"):
+    row = circumstance(situation, "docker-desktop-of-linux") if situation.in_container else None
+    if row is None or not re.search(row.pattern, kernel):
         return None
-    text = (
-        "Start the container with Docker Engine, which runs it on the host itself: install docker-ce, `docker "
-        "context use default`, then start it with the GPU. On macOS there is no way: use another machine."
-    )
     return _Lack(
-        but="this container runs in the virtual machine of Docker Desktop, which has no GPU.",
+        but=f"{row.meaning}.",
         saw=f"kernel {kernel}",
-        fix=by_hand("Start the container with Docker Engine", text, elsewhere=True),
+        fix=by_hand("Start the container with Docker Engine", row.workaround, elsewhere=True),
         certain=not situation.machine.gpus,
     )
 

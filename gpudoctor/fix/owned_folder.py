@@ -14,10 +14,9 @@ from gpudoctor.fix.account import account, me
 from gpudoctor.fix.errors import RepairError
 from gpudoctor.fix.open_folders import enter, listable, read_whole, regular
 from gpudoctor.host.open_file import closing
+from gpudoctor.host.user_namespace import UID_MAP, maps_everybody
 
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
-_EVERYBODY = "0 0 4294967295"
-"""The user-id map of a process outside of any user namespace."""
 
 
 def open_owned(path: str, top: str, *, make: bool = False, parents: bool = True) -> int:
@@ -85,8 +84,8 @@ def _is_unmapped(uid: int) -> bool:
         with open("/proc/sys/kernel/overflowuid", encoding="ascii") as file:
             if int(file.read()) != uid:
                 return False
-        with open("/proc/self/uid_map", encoding="ascii") as file:
-            return " ".join(file.read().split()) != _EVERYBODY
+        with open(UID_MAP, encoding="ascii") as file:
+            return not maps_everybody(file.read())
     except (OSError, ValueError):
         return False
 

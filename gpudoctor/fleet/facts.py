@@ -24,6 +24,7 @@ from gpudoctor.fleet.readers import (
     value_text,
 )
 from gpudoctor.machine import Gpu, Machine, PythonEnvironment
+from gpudoctor.situation.gpu_reset import awaits_mig
 
 _PER_JOB = frozenset((
     "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "HIP_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES",
@@ -50,6 +51,8 @@ _peers = on_gpus(lambda gpu: None if gpu.nvml is None or gpu.nvml.peers is None 
 def _mig(gpu: Gpu) -> str | None:
     if gpu.nvml is None or gpu.nvml.mig is None:
         return None
+    if awaits_mig(gpu):
+        return "off, on after a reset" if gpu.nvml.mig_pending else "on, off after a reset"
     profiles = Counter(slice.profile for slice in gpu.nvml.mig_devices)
     slices = " ".join(f"{count}x{profile}" for profile, count in sorted(profiles.items()))
     return f"on {slices}".strip() if gpu.nvml.mig else "off"

@@ -70,6 +70,8 @@ def merge(
     ]
     rows += [FleetNode(name, "unknown", exit_code("unknown", fail_on), "", why=NOTHING_CAME) for name in missing]
     verdict: Verdict = max((row.verdict for row in rows), key=_WORST.index, default="unknown")
+    if comparison.splits:
+        verdict = _at_least(verdict, "warning")
     return FleetReport(
         verdict=verdict,
         exit_code=exit_code(verdict, fail_on),
@@ -153,6 +155,11 @@ class Comparison:
     @property
     def undecided(self) -> tuple[Undecided, ...]:
         return tuple(Undecided(fact, values) for fact, values in self._undecided.items())
+
+    @property
+    def splits(self) -> bool:
+        """Whether nodes differ in something of weight, though it cannot be told which of them is odd."""
+        return any(self.reader.facts[fact].severity != "note" for fact in self._undecided)
 
     def _compared_with(self, fact: ComparedFact) -> dict[tuple[str, ...], dict[str, str]]:
         """The nodes' values, for each set of nodes that should agree."""

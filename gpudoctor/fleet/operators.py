@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from gpudoctor.finding import Verdict
 from gpudoctor.fleet.names import folded, natural
-from gpudoctor.fleet.records import FleetReport
+from gpudoctor.fleet.records import FleetReport, NodeGroup
 from gpudoctor.plain_text import enumeration
 from gpudoctor.spelling import is_name
 
@@ -32,6 +32,25 @@ def ready_lines(report: FleetReport) -> Iterator[tuple[str, str]]:
     yield f"Ray on {together}", "ray start --labels gpudoctor=bad"
 
 
+def without_gpus(report: FleetReport) -> tuple[str, ...]:
+    """Nodes whose only fault is that they have no GPU, and that are named like none that has: perhaps they need none,
+    as the head of a Ray cluster does."""
+    groups = _groups(report)
+    found = (
+        node.name
+        for node in report.nodes
+        if node.name in groups
+        and not groups[node.name].gpu
+        and {problem.slug for problem in groups[node.name].problems} == {"no-gpu"}
+        and not any(odd.fact == "gpus" for odd in node.odd)
+    )
+    return tuple(sorted(found, key=natural))
+
+
+def _groups(report: FleetReport) -> dict[str, NodeGroup]:
+    return {node: group for group in report.groups for node in group.nodes}
+
+
 def _names(report: FleetReport, verdict: Verdict) -> tuple[str, ...]:
     """The names of the nodes with this verdict. What cannot be the name of a host is left out."""
     found = (node.name for node in report.nodes if node.verdict == verdict)
@@ -40,13 +59,14 @@ def _names(report: FleetReport, verdict: Verdict) -> tuple[str, ...]:
 
 def _by_reason(report: FleetReport, names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """These nodes by what is wrong with them: each group of nodes has its own problems. A node with which nothing is
-    wrong but the request is left out."""
+    wrong but the request, or that it has no GPU, is left out."""
     found: dict[str, tuple[str, ...]] = {}
-    groups = {node: group for group in report.groups for node in group.nodes}
+    needless = without_gpus(report)
+    groups = _groups(report)
     for name in names:
         problems = groups[name].problems if name in groups else ()
         wrong = dict.fromkeys(problem.slug for problem in problems if problem.severity == "error")
-        if wrong and _OF_THE_REQUEST.issuperset(wrong):
+        if name in needless or (wrong and _OF_THE_REQUEST.issuperset(wrong)):
             continue
         reason = f"gpudoctor: {enumeration(list(wrong), 3) or 'differs from the others'}"
         found[reason] = (*found.get(reason, ()), name)

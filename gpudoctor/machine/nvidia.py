@@ -43,6 +43,8 @@ class NvmlDevice(Record, frozen=True):
     processes: int | None = None
     mig: bool | None = None
     """Whether MIG mode is on now."""
+    mig_pending: bool | None = None
+    """Whether MIG mode will be on after the GPU's next reset; None: not told."""
     mig_devices: tuple[MigDevice, ...] = ()
     ecc_uncorrectable: int | None = None
     """Uncorrectable errors since the driver was loaded (volatile)."""

@@ -22,6 +22,12 @@ _NVIDIA = {
     "systemd-nspawn": "systemd-nspawn --bind=/dev/nvidia0 --bind=/dev/nvidiactl --bind=/dev/nvidia-uvm ...\n"
     "  (its service also needs DeviceAllow='/dev/nvidia0 rw', and so on for each node)",
 }
+_JETSON = _NVIDIA | {
+    "docker": "docker run --runtime nvidia{groups} ...",
+    "compose": "compose, in the service:  runtime: nvidia{group_add}",
+    "kubernetes": "Kubernetes, in the Pod:  runtimeClassName: nvidia{in_pod}",
+}
+"""Only NVIDIA's own runtime mounts the driver's files of Jetson Linux; `--gpus` does so from JetPack 7 on."""
 _AMD = {
     "docker": "docker run --device /dev/kfd --device /dev/dri{groups} ...",
     "podman": "podman run --device /dev/kfd --device /dev/dri{groups} ...",
@@ -70,7 +76,8 @@ def add_flags(place: Place, remedy: AddContainerFlags) -> tuple[Step, ...]:
     again = remedy.wants == "recreate"
     if again and place.container in _RESTART:
         return (ManualStep(text=f"Restart the container:\n{_RESTART[place.container]}", why=remedy.why),)
-    lines = {"nvidia": _NVIDIA, "amd": _AMD, "shm": _SHM, "utility": _UTILITY, "recreate": _AGAIN}[remedy.wants]
+    nvidia = _JETSON if place.jetson else _NVIDIA
+    lines = {"nvidia": nvidia, "amd": _AMD, "shm": _SHM, "utility": _UTILITY, "recreate": _AGAIN}[remedy.wants]
     shown = "\n".join(
         _filled(lines[name], remedy) for name in _chosen(lines, _TOOLS.get(place.container, place.container))
     )

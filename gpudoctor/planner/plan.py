@@ -157,7 +157,7 @@ def _system_steps(remedy: SystemRemedy, here: Place, situation: Situation) -> tu
     if isinstance(remedy, InstallKernel):
         return system_packages.install_kernel(here, remedy, situation.matrix)
     if isinstance(remedy, RebuildModule):
-        return system_steps.rebuild_module(here, remedy)
+        return system_steps.rebuild_module(here, remedy, situation.matrix)
     if isinstance(remedy, LoadModule):
         return system_steps.load_module(here, remedy)
     if isinstance(remedy, UnblockModule):

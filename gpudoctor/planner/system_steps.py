@@ -7,6 +7,7 @@ commands need root, and run only if gpudoctor was started as root and allowed to
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from gpudoctor.finding import BlockModule, JoinGroup, LoadModule, RebuildModule, StartService, UnblockModule
 from gpudoctor.planner.place import Family, Place, by_manager, is_path
@@ -14,13 +15,16 @@ from gpudoctor.planner.system_packages import INSTALL, elsewhere, exact_package,
 from gpudoctor.spelling import is_name, is_version
 from gpudoctor.step import ManualStep, Step, as_root
 
+if TYPE_CHECKING:
+    from gpudoctor.matrix.questions import Matrix
+
 
 def reboot(why: str) -> ManualStep:
     """A plan stops at a reboot: a person does it."""
     return ManualStep(text="Reboot.", why=why, risk="reboot")
 
 
-def rebuild_module(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
+def rebuild_module(place: Place, remedy: RebuildModule, matrix: Matrix) -> tuple[Step, ...]:
     """Headers of the running kernel, then DKMS."""
     if not is_name(remedy.module):
         return (ManualStep(text="Build the kernel module again with DKMS.", why=remedy.why, risk="root"),)
@@ -29,7 +33,7 @@ def rebuild_module(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
     words = f"install the headers of the running kernel and build the DKMS module {remedy.module} again"
     if outside := elsewhere(place, words, remedy.why):
         return outside
-    headers = _headers(place)
+    headers = _headers(place, matrix)
     if not place.kernel or headers is None or is_fixed(place):
         return (ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root"),)
     version = f"/{remedy.version}" if remedy.version and is_version(remedy.version) else ""
@@ -51,18 +55,26 @@ def _prebuilt_modules(place: Place, remedy: RebuildModule) -> tuple[Step, ...]:
     return (exact_package(place, package, "", why), as_root(("modprobe", "nvidia"), "loads what was installed"))
 
 
-def _headers(place: Place) -> str | None:
+def _headers(place: Place, matrix: Matrix) -> str | None:
     """The headers of the running kernel, whose release tells its flavour ("-pve", "el9uek", "-lts")."""
     kernel = place.kernel
     names: dict[Family, str] = {
         "ubuntu": f"linux-headers-{kernel}",
         "debian": f"{'proxmox' if kernel.endswith('-pve') else 'linux'}-headers-{kernel}",
         "fedora": f"kernel-devel-{kernel}",
-        "rhel": f"kernel-{'uek-' if 'uek' in kernel else ''}devel-{kernel}",
+        "rhel": f"{_rhel_package(place, matrix)}-devel-{kernel}",
         "suse": f"kernel-{kernel.rpartition('-')[2]}-devel",
         "arch": f"linux{_arch_flavour(kernel)}-headers",
     }
     return names.get(place.family)
+
+
+def _rhel_package(place: Place, matrix: Matrix) -> str:
+    """The package of the running kernel: "kernel6.12" of Amazon Linux, "kernel-uek" of Oracle's, else "kernel"."""
+    series = ".".join(place.kernel.split(".")[:2])
+    rows = (row for row in matrix.distributions.kernels(place.os) if row.kernel == series)
+    own = next((row.package for row in rows if row.package.endswith(series)), "kernel")
+    return "kernel-uek" if "uek" in place.kernel else own
 
 
 def _arch_flavour(kernel: str) -> str:

@@ -19,7 +19,7 @@ class _Line(Struct, frozen=True):
     """One line of the child (see children/hsa.py)."""
 
     doing: str = ""
-    missing: bool = False
+    missing: str = ""
     why: str = ""
     hsa: HsaApi | None = None
 
@@ -33,7 +33,7 @@ def ask_hsa(host: Host, load_path: LoadPath, seconds: float = 20.0, *, torch: To
         return absent(LIBRARY, "no HSA runtime on the load path or in /opt/rocm")
     from gpudoctor.probes.driver_child import run_child
 
-    run = run_child("hsa", (path,), seconds, host.environ)
+    run = run_child(("hsa", path), seconds, host.environ)
     lines = run.answers(_Line)
     for line in lines:
         if line.hsa is not None:

@@ -13,16 +13,10 @@ from typing import TypeVar
 from msgspec import DecodeError, Struct
 from msgspec.json import decode
 
-from gpudoctor.host.bound_child import signal_name
+from gpudoctor.host.bound_child import serving, signal_name
 from gpudoctor.host.child import run_bound
 
-# As an import would load it: already compiled, if an installer did that.
-_PROGRAM = """
-from importlib.machinery import SourceFileLoader
-del sys.argv[0]
-exec(SourceFileLoader("__main__", sys.argv[0]).get_code("__main__"))
-"""
-
+_PROGRAM = serving("gpudoctor_drivers", "*sys.argv[2:]")
 
 Answer = TypeVar("Answer")
 
@@ -44,15 +38,15 @@ class ChildRun(Struct, frozen=True):
         return found
 
 
-def run_child(name: str, arguments: tuple[str, ...], seconds: float, environ: Mapping[str, str]) -> ChildRun:
-    """Run `children/<name>.py` with a bare interpreter, with the examined process's variables.
+def run_child(asked: tuple[str, ...], seconds: float, environ: Mapping[str, str]) -> ChildRun:
+    """Ask drivers (see `children/serve.py`) in a bare interpreter with the examined process's variables.
 
     The child writes no file and needs no folder: containers may have none. The answers of a child that cannot be
     ended do not count: it would live on beside the command.
     """
-    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "children", f"{name}.py")
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "children")
     variables = {**environ, "CUDA_CACHE_DISABLE": "1"}
-    run = run_bound(_PROGRAM, (script, *arguments), seconds, environ=variables, cwd="/")
+    run = run_bound(_PROGRAM, (folder, *asked), seconds, environ=variables, cwd="/")
     lines = tuple(run.output.stdout.splitlines()) if run.gone else ()
     if run.failure:
         return ChildRun(

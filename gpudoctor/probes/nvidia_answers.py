@@ -23,7 +23,7 @@ Answers = tuple[Fact[NvidiaApi], Fact[NvidiaApi], Fact[NvidiaApi]]
 
 
 class _Line(Struct, frozen=True):
-    """One line of the child (see children/nvidia.py)."""
+    """One line of the child (see children/nvml.py and libcuda.py)."""
 
     doing: str = ""
     missing: str = ""
@@ -54,7 +54,7 @@ def ask_nvidia(host: Host, seconds: float = 20.0) -> Answers:
 def _ask(interfaces: tuple[str, ...], host: Host, seconds: float) -> tuple[list[_Line], ChildRun]:
     from gpudoctor.probes.driver_child import run_child
 
-    run = run_child("nvidia", interfaces, seconds, host.environ)
+    run = run_child(interfaces, seconds, host.environ)
     return run.answers(_Line), run
 
 

@@ -21,18 +21,18 @@ _IPC_LOCK = 1 << 14
 _LIMITS = {"Max locked memory": "locked_memory", "Max open files": "open_files"}
 
 
-def probe_limits(host: Host, *, rdma: bool, in_group: bool) -> Fact[ProcessLimits]:
-    """The limits of the examined processes. Files are read only where RDMA asks for the right to lock memory, and
-    where a control group was made for these processes."""
+def probe_limits(host: Host, *, rdma: bool, in_group: bool, in_namespace: bool) -> Fact[ProcessLimits]:
+    """The limits of the examined processes, which may live in a user namespace. Files are read only where RDMA asks
+    for the right to lock memory, and where a control group was made for these processes."""
     if not host.live:
-        return _recorded_limits(host)
+        return _recorded_limits(host, in_namespace)
     limits = ProcessLimits(
         locked_memory=_soft(resource.RLIMIT_MEMLOCK),
         open_files=_soft(resource.RLIMIT_NOFILE),
         cpus=len(os.sched_getaffinity(0)),
     )
     if rdma and limits.locked_memory is not None:
-        limits = replace(limits, locks_any_memory=_has_ipc_lock(host))
+        limits = replace(limits, locks_any_memory=not in_namespace and _has_ipc_lock(host))
     if in_group:
         memory = _lowest(host, _own_group(host), "memory", "memory.max", "memory.limit_in_bytes")
         limits = replace(limits, memory=memory)
@@ -51,7 +51,7 @@ def process_limits(host: Host) -> ProcessLimits:
     )
 
 
-def _recorded_limits(host: Host) -> Fact[ProcessLimits]:
+def _recorded_limits(host: Host, in_namespace: bool) -> Fact[ProcessLimits]:
     """Those of a process of the recording; the first process of a system is no measure for a job's."""
     path = next((path for path in process_files(host, "limits") if path.startswith("/proc/self/")), "")
     text = host.text(path, 1 << 16) if path else unknown("no process of its own is recorded", "/proc/self/limits")
@@ -64,7 +64,7 @@ def _recorded_limits(host: Host) -> Fact[ProcessLimits]:
             found[_LIMITS[match[1]]] = None if match[2] == "unlimited" else int(match[2])
     if not found:
         return unknown("no limit can be read in it", text.source)
-    exempt = _has_ipc_lock(host)
+    exempt = not in_namespace and _has_ipc_lock(host)
     return known(replace(ProcessLimits(locks_any_memory=exempt), **found), text.source)
 
 
@@ -72,15 +72,7 @@ def _has_ipc_lock(host: Host) -> bool:
     """Whether the kernel applies no limit of locked memory: the capability counts in the first user namespace."""
     status = host.text("/proc/self/status", 1 << 16).value or ""
     capabilities = re.search(r"^CapEff:\s*([0-9a-f]{1,16})$", status, re.MULTILINE)
-    if capabilities is None or not int(capabilities[1], 16) & _IPC_LOCK:
-        return False
-    return not in_user_namespace(host)
-
-
-def in_user_namespace(host: Host, process: str = "/proc/self") -> bool:
-    """Whether the process lives in a user namespace of its own: there not every number stands for itself."""
-    ids = host.text(f"{process}/uid_map", 4096).value
-    return ids is not None and " ".join(ids.split()) != "0 0 4294967295"
+    return capabilities is not None and bool(int(capabilities[1], 16) & _IPC_LOCK)
 
 
 def _soft(limit: int) -> int | None:

@@ -8,12 +8,12 @@ import re
 from msgspec.structs import replace
 
 from gpudoctor.host import Host
+from gpudoctor.host.user_namespace import UID_MAP, maps_everybody
 from gpudoctor.machine import Fact, Os, System, User, absent, known, unknown
 from gpudoctor.probes.batch_job import probe_job
 from gpudoctor.probes.container import probe_container
 from gpudoctor.probes.loader_cache import default_folders
 from gpudoctor.probes.mounts import mount_at, read_mounts
-from gpudoctor.probes.process_limits import in_user_namespace
 from gpudoctor.probes.processor import read_arch, read_cpu_flags
 from gpudoctor.probes.search_path import on_path
 from gpudoctor.probes.secure_boot import probe_lockdown, probe_secure_boot
@@ -264,7 +264,9 @@ def _user(host: Host, numbers: dict[str, int]) -> User:
     nameless = host.live and not any(map(host.environ.get, _NAMES_OF_USERS)) and not _has_account(user.uid)
     names = {number: name for name, number in reversed(numbers.items()) if number < 1000 or name in _GPU_GROUPS}
     groups = tuple(names[gid] for gid in user.gids if gid in names)
-    return replace(user, groups=groups, in_namespace=in_user_namespace(host), nameless=nameless)
+    ids = host.text(UID_MAP, 4096).value
+    in_namespace = ids is not None and not maps_everybody(ids)
+    return replace(user, groups=groups, in_namespace=in_namespace, nameless=nameless)
 
 
 def _has_account(uid: int) -> bool:

@@ -203,6 +203,11 @@ class Situation:
         return self.machine.system.container.known
 
     @property
+    def in_system_container(self) -> bool:
+        """In one that is set up like a machine and brings the driver's libraries itself."""
+        return self.machine.system.container.value in ("lxc", "systemd-nspawn")
+
+    @property
     def in_wsl(self) -> bool:
         return self.machine.system.wsl.known
 

@@ -23,6 +23,11 @@ def told_circumstances(situation: Situation) -> tuple[tuple[ToldCircumstance, To
     return tuple((row, one) for row, one in known if row.vendor == "any" or _concerned(situation, row, one))
 
 
+def circumstance(situation: Situation, id: str) -> ToldCircumstance | None:
+    """The row of a circumstance that files tell, too; None if an overlay of the matrix left it out."""
+    return next((row for row in situation.matrix.tables.told_circumstances if row.id == id), None)
+
+
 def _concerned(situation: Situation, row: ToldCircumstance, said: Told) -> bool:
     """Whether the circumstance concerns the GPUs of the row's vendor: those that the text names, else those that its
     words are about. Most people who name neither have an NVIDIA GPU."""

@@ -9,9 +9,15 @@ EFFECTS_OF_A_LOST_GPU = ("driver-init-failed-hw", "driver-init-failed-bios", "no
 """What a GPU that has left the bus looks like to the driver."""
 
 
-def reset(gpu: Gpu, *, drained: bool = False) -> Fix:
-    """Reset one GPU; `drained` if its programs may end by themselves."""
-    first = "Let the programs on the GPU end and start no new ones" if drained else "End the programs on the GPU"
-    which = gpu.nvml.index if gpu.nvml else gpu.bdf or gpu.index
+def awaits_mig(gpu: Gpu) -> bool:
+    """Whether MIG mode was switched on or off, which takes effect at the GPU's next reset."""
+    return gpu.nvml is not None and gpu.nvml.mig_pending not in (None, gpu.nvml.mig)
+
+
+def reset(*gpus: Gpu, drained: bool = False) -> Fix:
+    """Reset some GPUs; `drained` if their programs may end by themselves."""
+    them = "the GPU" if len(gpus) == 1 else "the GPUs"
+    first = f"Let the programs on {them} end and start no new ones" if drained else f"End the programs on {them}"
+    which = ",".join(str(gpu.nvml.index if gpu.nvml else gpu.bdf or gpu.index) for gpu in gpus)
     text = f"{first}, then as root `nvidia-smi --gpu-reset -i {which}`; where that fails, reboot."
-    return by_hand("Reset the GPU", text, "root")
+    return by_hand(f"Reset {them}", text, "root")

@@ -16,6 +16,7 @@ Answer = Literal["yes", "no", "unknown"]
 
 _NVIDIA_CONTROL = "/dev/nvidiactl"
 _NVIDIA_GPU_NODE = r"/dev/nvidia\d+$"
+_JETSON_NODE = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap|nvidia\d+$)"
 _REFUSED = ("EACCES", "EPERM")
 
 
@@ -95,8 +96,11 @@ def is_excluded(machine: Machine, gpu: Gpu) -> bool:
 def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
     if is_excluded(machine, gpu):
         return "no"
-    if not machine.system.container.known or machine.system.wsl.known or machine.system.jetson.known:
+    if not machine.system.container.known or machine.system.wsl.known:
         return "yes"
+    if machine.system.jetson.known:
+        given = jetson_is_given(machine)
+        return "unknown" if given is None else "yes" if given else "no"
     listed = next((api.value.devices for api in machine.nvidia.answered if api.value and api.value.devices), None)
     if listed and gpu.bdf and all(device.bdf for device in listed):
         return "yes" if any(device.bdf == gpu.bdf for device in listed) else "no"
@@ -105,6 +109,14 @@ def _nvidia_granted(machine: Machine, gpu: Gpu) -> Answer:
     if not any(node.path == _NVIDIA_CONTROL and node.opened != "ENOENT" for node in machine.nvidia.nodes.value):
         return "unknown" if awaits_nodes(machine) else "no"  # no GPU opens without it
     return _granted_by_nodes(machine, gpu)
+
+
+def jetson_is_given(machine: Machine) -> bool | None:
+    """Whether a node of a Jetson's GPU is here; None if nobody could look. Which there are depends on JetPack."""
+    nodes = machine.nvidia.nodes
+    if nodes.undecided:
+        return None
+    return any(re.match(_JETSON_NODE, node.path) and node.opened != "ENOENT" for node in nodes.value or ())
 
 
 def awaits_nodes(machine: Machine) -> bool:

@@ -41,7 +41,8 @@ def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing)
     variables = probing("variables", lambda: probe_variables(host, matrix.variables), no_variables)
     network = probing("network", lambda: probe_network(host), Network())
     rdma, in_group = bool(network.rdma.value), system.container.known or system.job.known
-    limits = probing("limits", lambda: probe_limits(host, rdma=rdma, in_group=in_group), unknown("the probe crashed"))
+    own = {"rdma": rdma, "in_group": in_group, "in_namespace": system.user.in_namespace}
+    limits = probing("limits", lambda: probe_limits(host, **own), unknown("the probe crashed"))
     load_path = probing("load path", lambda: driver_libraries(host, variables), LoadPath())
     pci = probing("pci", lambda: probe_pci(host), unknown("the PCI probe crashed"))
     nvidia = probing("nvidia", lambda: probe_nvidia(host, pci, system), NvidiaStack())

@@ -226,7 +226,7 @@ MACHINES: dict[str, Machine] = {
     ),
     "kernel-lockdown": with_system(_unbound(_module()), lockdown=known("integrity", "/sys/kernel/security/lockdown")),
     "gpu-off-bus": nvidia_machine(nvidia_gpu(off_bus=True)),
-    "gpu-ecc": nvidia_machine(nvidia_gpu(*A100, nvml=NvmlDevice(index=0, remap_pending=True))),
+    "gpu-ecc": nvidia_machine(nvidia_gpu(*A100, nvml=NvmlDevice(index=0, ecc_uncorrectable=2))),
     "driver-init-failed-bios": nvidia_machine(
         **log("NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:884)")  # type: ignore[arg-type]
     ),

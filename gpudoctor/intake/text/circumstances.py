@@ -126,7 +126,7 @@ _ASKED = re.compile(r"[^.:;!?\n]{0,200}\?")
 _MARKS = str.maketrans("", "", "*`")
 """Of Markdown."""
 _PRINTED = re.compile(
-    r"\s*(?:(?:time=\S+ )?level=\w+ |(?:\w+\.)*\w+(?:Error|Exception|Warning): |(?:\$|#|>>>) "
+    r"\s*(?:(?:time=\S+ )?level=\w+ |Product Name: |(?:\w+\.)*\w+(?:Error|Exception|Warning): |(?:\$|#|>>>) "
     r"|.{0,200}\bprint\(f?[\"']"
     r"|\[(?!(?i:bug|issue|question|help|feature|request|usage|doc|support)\b)[^\]]{1,60}\] )"
 )

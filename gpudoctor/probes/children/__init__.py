@@ -1,1 +1,1 @@
-"""Programs that probes run in a child: standard library only, one JSON object per line into file number argv[1]."""
+"""What runs in a child that asks the drivers: standard library only."""

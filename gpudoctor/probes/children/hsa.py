@@ -1,24 +1,14 @@
-"""Initialise the HSA runtime given as argv[1] and list its agents. Run as a bare child: it may hang or crash.
-
-Lines: {"doing": step}; {"missing": true, "why": text}; {"hsa": answer} in the shape of gpudoctor.machine.HsaApi.
-"""
+"""Initialise the HSA runtime and list its agents: {"hsa": answer} in the shape of gpudoctor.machine.HsaApi."""
 
 from __future__ import annotations
 
 import ctypes
-import json
-import os
-import resource
-import sys
+
+from .channel import load, say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
-
-# What a library prints goes to standard error.
-CHANNEL = os.dup(1)
-os.dup2(2, 1)
-resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 # Attributes of hsa_agent_get_info and hsa_isa_get_info_alt (hsa.h, hsa_ext_amd.h).
 AGENT_NAME, AGENT_DEVICE = 0, 17
@@ -34,11 +24,6 @@ class Handle(ctypes.Structure):
 
 
 VISIT = ctypes.CFUNCTYPE(ctypes.c_int, Handle, ctypes.c_void_p)
-
-
-def say(**line: Any) -> None:
-    """Write one line to the channel."""
-    os.write(CHANNEL, (json.dumps(line) + "\n").encode())
 
 
 def message(hsa: Any, status: int) -> str:
@@ -87,14 +72,10 @@ def describe(hsa: Any, agent: Handle) -> dict[str, Any]:
     return found
 
 
-def main() -> None:
-    """Open, initialise, list."""
-    path = sys.argv[1]
-    say(doing=f"loading {path}")
-    try:
-        hsa = ctypes.CDLL(path)
-    except OSError as error:
-        say(missing=True, why=str(error)[:500])
+def ask_hsa(path: str) -> None:
+    """Open the runtime at this path, initialise it, list its agents."""
+    hsa = load("hsa", path)
+    if hsa is None:
         return
     say(doing="hsa_init")
     status = hsa.hsa_init()
@@ -112,9 +93,3 @@ def main() -> None:
     hsa.hsa_iterate_agents(VISIT(visit), None)
     answer["agents"] = [describe(hsa, agent) for agent in agents]
     say(hsa=answer)
-
-
-if __name__ == "__main__":
-    main()
-    # The runtime's own clean-up may hang; nothing here needs it.
-    os._exit(0)

@@ -111,6 +111,7 @@ def _device(index: int, address: str, pairs: Pairs, profiles: tuple[MigDevice, .
         compute_mode=compute_mode(first.get("compute_mode")),
         processes=compute_processes if any("process" in path for path in first) else None,
         mig=switch(first.get("mig_mode.current") or first.get("mig_mode.current_mig")),
+        mig_pending=switch(first.get("mig_mode.pending") or first.get("mig_mode.pending_mig")),
         mig_devices=_slices(pairs, profiles),
         ecc_uncorrectable=_uncorrectable(pairs, "volatile"),
         ecc_uncorrectable_ever=_uncorrectable(pairs, "aggregate"),

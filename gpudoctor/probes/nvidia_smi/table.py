@@ -31,7 +31,8 @@ def from_table(text: str) -> tuple[NvmlDevice, ...] | None:
         name, ecc = _PERSISTENCE.sub("", row[2].strip()).strip(), row[4].strip()
         rest = body[row.end() : following.start() if following else len(body)].splitlines()[1:3]
         used, total, mode = _second_line(rest[0] if rest else "")
-        mig = re.search(r"\|\s*(Enabled\*?|Disabled\*?)\s*\|\s*$", rest[1]) if len(rest) > 1 else None
+        mig = re.search(r"\|\s*(Enabled|Disabled)(\*?)\s*\|\s*$", rest[1]) if len(rest) > 1 else None
+        mig_pending = mig[1] == "Enabled" if mig else None
         cells = "\n".join((row[0], *rest))
         lost = next((sign for sign in LOST if sign in cells), "")
         found.append(
@@ -42,7 +43,8 @@ def from_table(text: str) -> tuple[NvmlDevice, ...] | None:
                 memory=total,
                 memory_used=used,
                 compute_mode=compute_mode(mode),
-                mig=mig[1].startswith("Enabled") if mig else None,
+                mig=mig_pending != bool(mig[2]) if mig else None,  # the star: so it will be after a reset
+                mig_pending=mig_pending,
                 mig_devices=slices.get(int(row[1]), ()),
                 ecc_uncorrectable=int(ecc) if re.fullmatch("[0-9]{1,18}", ecc) else None,
                 lost=bool(lost),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gpudoctor.fleet.names import folded
-from gpudoctor.fleet.operators import ready_lines
+from gpudoctor.fleet.operators import ready_lines, without_gpus
 from gpudoctor.fleet.records import FleetReport
 from gpudoctor.render.fleet.summary import (
     by_weight,
@@ -45,6 +45,10 @@ def fleet_lines(report: FleetReport, *, verbose: bool) -> Iterator[Line]:
     for node in silent(report):
         yield []
         yield [("? ", "magenta"), (f"{node.name}: {node.why}", "")]
+    if needless := without_gpus(report):
+        yield []
+        hint = f"no GPU. If none is needed there, --roles FILE with {needless[0]}=cpu says so."
+        yield [("· ", "dim"), (f"{folded(needless)}: ", "bold"), (hint, "")]
     yield from _undecided(report)
     yield from _plans(report)
     if lines := tuple(ready_lines(report)):
