@@ -99,7 +99,7 @@ def error_seen(situation: Situation) -> Verdicts:
             yield NotJudged(why=f"could not judge this error, whose cause is not known: {_line(text)}", matters=True)
         elif row.slug == BUSY:
             yield NotJudged(why=row.meaning, matters=True)
-        elif row.of_program:
+        elif row.of_program and not (row.slug == _CPU_BUILD and _has_an_idle_gpu(situation)):
             yield _about_the_program(situation, row, text)
         elif _lacks_no_code(situation, row):
             why = f"{_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
@@ -142,7 +142,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     vendor = vendor_of_messages(situation) or vendor_named(text)
     harmless, elsewhere = row.severity == "note", row.slug in NO_CODE and _has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
-    named = _OLDER if row.slug == _NEWER and _OLDER in row.also and _are_old(gpus) else row.slug
+    named = _named(row, gpus)
     first = _EXTENSION if elsewhere else named
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH and not harmless)
     causes = _by_place(situation, row, causes, vendor, text)
@@ -213,10 +213,23 @@ def _names_another_gpu(situation: Situation) -> bool:
     return len(situation.machine.gpus) <= 1 and any("0" not in listed for listed in numbers)
 
 
-def _are_old(gpus: tuple[Gpu, ...]) -> bool:
-    """Whether each of these GPUs is older than all that some build of the last years left out."""
+def _has_an_idle_gpu(situation: Situation) -> bool:
+    """Whether a text names a GPU, and nothing tells that torch uses it."""
+    pasted = situation.machine.pasted
+    if pasted is None or pasted.works or situation.built_for is not None:
+        return False
+    return any(not gpu.integrated for gpu in situation.machine.gpus)
+
+
+def _named(row: ErrorPattern, gpus: tuple[Gpu, ...]) -> str:
+    """The cause that a message names on these GPUs: an older one lacks other things than a newer one."""
     archs = [(gpu.arch.value or "").removeprefix("sm_") for gpu in gpus]
-    return bool(archs) and all(arch.isdigit() and int(arch) < _FIRST_OF_ALL_BUILDS for arch in archs)
+    capabilities = [int(arch) for arch in archs if arch.isdigit()]
+    if not capabilities or len(capabilities) < len(archs):
+        return row.slug
+    if row.slug == _NEWER and _OLDER in row.also and max(capabilities) < _FIRST_OF_ALL_BUILDS:
+        return _OLDER
+    return row.also[0] if row.has_from and min(capabilities) >= row.has_from else row.slug
 
 
 def _hiding(situation: Situation) -> str:
