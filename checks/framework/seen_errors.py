@@ -71,6 +71,7 @@ _OLDEST_ROCM = (6, 0)
 _HIDDEN, _LOST, _OLD_DRIVER = "cuda-visible-devices", "gpu-off-bus", "driver-too-old"
 _NEWER, _OLDER, _FIRST_OF_ALL_BUILDS = "torch-no-arch-for-gpu", "torch-dropped-old-gpu", 75
 """Want of code for a GPU that is newer than the build, or older, as each before Turing (7.5) is."""
+_NOT_ON_THIS_GPU = "gpu-too-old-for-feature"
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 
@@ -214,11 +215,12 @@ def _names_another_gpu(situation: Situation) -> bool:
 
 
 def _has_an_idle_gpu(situation: Situation) -> bool:
-    """Whether a text names a GPU, and nothing tells that torch uses it."""
+    """Whether a text names a GPU or says that none is used, and nothing tells that torch uses one."""
     pasted = situation.machine.pasted
     if pasted is None or pasted.works or situation.built_for is not None:
         return False
-    return any(not gpu.integrated for gpu in situation.machine.gpus)
+    missed = any(one.slug == _CPU_BUILD for one, _ in told_circumstances(situation))
+    return missed or any(not gpu.integrated for gpu in situation.machine.gpus)
 
 
 def _named(row: ErrorPattern, gpus: tuple[Gpu, ...]) -> str:
@@ -229,7 +231,7 @@ def _named(row: ErrorPattern, gpus: tuple[Gpu, ...]) -> str:
         return row.slug
     if row.slug == _NEWER and _OLDER in row.also and max(capabilities) < _FIRST_OF_ALL_BUILDS:
         return _OLDER
-    return row.also[0] if row.has_from and min(capabilities) >= row.has_from else row.slug
+    return _NOT_ON_THIS_GPU if max(capabilities) < row.needs_sm else row.slug
 
 
 def _hiding(situation: Situation) -> str:

@@ -118,9 +118,9 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     slug: str
     also: tuple[str, ...] = ()
     """Slugs of other causes that print this text, likeliest first: the facts decide which of them is the cause."""
-    has_from: int = 0
-    """Compute capability, in digits, from which on every GPU has what the message misses: of such a GPU the first of
-    `also` is the cause."""
+    needs_sm: int = 0
+    """Compute capability, in digits, of the first GPUs that have what the message misses: on an older one that is the
+    cause."""
     ask: str = ""
     """A question or a command whose answer decides between the causes."""
     stops: bool = False
