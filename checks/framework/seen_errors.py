@@ -56,6 +56,7 @@ _OF_VENDORS = {
     "amd": ("amd-", "rocm-", "torch-rocm-", "hsa-", "rocblas-", "hipblaslt-", "miopen-"),
 }  # fmt: skip
 """Beginnings of slugs that are about the GPUs of one vendor only."""
+_NO_TOOLKIT = "container-toolkit-missing"
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _OF_A_MODULE = (
     "nvidia-dkms-kernel-mismatch", "secure-boot-module-rejected", "nouveau-conflict", "module-blacklisted",
@@ -267,7 +268,7 @@ def _by_place(
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
-        first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
+        first += ("wsl-driver",) * (in_wsl and row.slug not in (*_OF_WSL, _NO_TOOLKIT))
         return tuple(sorted(causes, key=lambda slug: slug not in first))
     if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
@@ -275,7 +276,7 @@ def _by_place(
     if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
         causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
     elif situation.in_container:
-        first += (NO_GPU_GIVEN, "container-toolkit-missing", "nvidia-uvm-missing")
+        first += (NO_GPU_GIVEN, _NO_TOOLKIT, "nvidia-uvm-missing")
     if in_wsl:
         first.append("wsl-driver")
         causes = tuple(slug for slug in causes if slug not in _OF_A_MODULE)
