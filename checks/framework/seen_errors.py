@@ -258,7 +258,7 @@ def _by_place(
     """The causes of a message that names none, or no driver. First come those of the place where it was printed, and
     an override that is set there; last come those that rocminfo refutes, those of WSL outside WSL, and AMD's where
     the message says CUDA and nothing tells the vendor."""
-    in_wsl, first = situation.in_wsl, list[str]()
+    in_wsl, pasted, first = situation.in_wsl, situation.machine.pasted, list[str]()
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
     of_cuda = vendor == "amd" and CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
@@ -268,11 +268,13 @@ def _by_place(
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
-        first += ("wsl-driver",) * (in_wsl and row.slug not in (*_OF_WSL, _NO_TOOLKIT))
+        # On Windows the toolkit is Docker Desktop's own, and what it lacks is the driver.
+        on_windows = pasted is not None and pasted.foreign == "windows" and row.slug == _NO_TOOLKIT
+        first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
+        causes = ("wsl-driver", *causes) if on_windows else causes
         return tuple(sorted(causes, key=lambda slug: slug not in first))
     if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
-    pasted = situation.machine.pasted
     if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
         causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
     elif situation.in_container:

@@ -81,7 +81,7 @@ _MACOS = re.compile(
     r"(?i)\bmac ?os\b|\bos x\b|darwin-?\d|macosx_|/Users/[^/\s]+/(?:Library|Documents|miniconda"
     r"|anaconda|miniforge|\.venv|opt)|\bFile \"/Users/|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d"
     r"|\bmac ?book|\bM[1-4] ?(?:mac|pro|max|ultra|chip)s?\b|(?<![a-z])mac(?=[\u4e00-\u9fff])"
-    r"|\b(?:my|a|an|the|our|any) (?:\w+ )?mac\b(?! ?address)|\bmac (?:mini|studio)\b"
+    r"|\bmy (?:\w+ )?mac\b(?! ?address)|\bmac (?:mini|studio)\b"
 )
 _WSL = re.compile(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/dxg|/mnt/[cd]/")
 
