@@ -106,3 +106,9 @@ def test_a_profile_of_apparmor_is_no_gpu_of_nvidia() -> None:
     hung = "[   20.104927] amdgpu 0000:03:00.0: amdgpu: MES might be in unrecoverable state, issue a GPU reset\n"
     assert gpus(profile) == []
     assert problems(profile + hung) == ["amd-gpu-hang"]
+
+
+def test_the_packages_that_pacman_searches_tell_the_driver() -> None:
+    packages = "local/nvidia-open-dkms 590.48.01-4\n    NVIDIA open kernel modules\nlocal/nvidia-utils 590.48.01-2\n"
+    assert problems(f"NVIDIA GeForce GTX 1050 Ti\n{packages}") == ["nvidia-driver-dropped-gpu"]
+    assert problems(f"NVIDIA GeForce RTX 4060\n{packages}") == []

@@ -17,7 +17,7 @@ from gpudoctor.frameworks.torch.hsa_override import override_fixes
 from gpudoctor.frameworks.torch.nearest_build import fix_by, is_build, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
-from gpudoctor.machine import Gpu, Torch, unknown
+from gpudoctor.machine import ASSUMED, Gpu, Torch, unknown
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures, public_version
 from gpudoctor.situation import Situation, answer_once
@@ -25,7 +25,6 @@ from gpudoctor.situation.c_library import MUSL, c_library
 from gpudoctor.situation.driver_choice import choice_before_torch, driver_to_install
 from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.known_issues import speaks_against
-from gpudoctor.situation.nvidia_driver import cuda_driver
 from gpudoctor.situation.rocm_driver import current_driver, rocm_driver
 
 Refused = tuple[RejectedCandidate, ...]
@@ -102,11 +101,8 @@ def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
     """Where a text names no driver: the oldest that runs the GPUs, CUDA 12 and the present torch. A build for it
     works on most machines, one for the newest driver on few. None: the driver is known."""
     machine, matrix = situation.machine, situation.matrix
-    pasted = machine.pasted
-    # Of a driver for Windows nothing is assumed.
-    unknown = pasted is not None and pasted.foreign == "windows" and cuda_driver(machine) is None
-    assumed = unknown or any(text.startswith("NVIDIA driver") for text in machine.assumed)
-    if pasted is None or not assumed or not all(gpu.vendor == "nvidia" for gpu in gpus):
+    assumed = machine.nvidia.module.source == ASSUMED
+    if machine.pasted is None or not assumed or not all(gpu.vendor == "nvidia" for gpu in gpus):
         return None
     firsts = (matrix.nvidia.first_driver(gpu.arch.value or "", gpu.chip) for gpu in gpus)
     cuda = situation.torch.cuda if situation.torch else None
