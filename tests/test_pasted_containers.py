@@ -114,7 +114,9 @@ def test_the_engine_is_not_blamed_without_a_sign(told: str) -> None:
     assert "containerd on the node" not in first(f"{INSUFFICIENT}{told}\n").message
 
 
-NO_DEVICE_DRIVER = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
+NO_DEVICE_DRIVER = (
+    'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
+)
 
 
 @pytest.mark.parametrize(

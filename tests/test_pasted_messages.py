@@ -822,3 +822,22 @@ def test_a_text_of_windows_names_the_torch_to_install(text: str, index: str) -> 
     """The package index has CPU builds for Windows, and a driver that is not named may be older than the newest."""
     fix = findings(f"{text}\nWindows 11")[0].fixes[0]
     assert f"https://download.pytorch.org/whl/{index}" in str(fix.remedies)
+
+
+def test_a_text_of_windows_without_a_gpu_says_where_torch_comes_from() -> None:
+    text = '  File "C:\\app\\whisper.py", line 3\nAssertionError: Torch not compiled with CUDA enabled\n'
+    advice = str(findings(text)[0].fixes[0].remedies)
+    assert advice.count("https://download.pytorch.org/whl/cu") == 2
+    assert "download.pytorch.org" not in str(findings(f"{text}GPU: AMD Radeon RX 6600 XT")[0].fixes)
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("cuda_utils.c:14: error: include file 'Python.h' not found", "include and libs"),
+        ("Invalid handle. Cannot load symbol cudnnCreateTensorDescriptor", "CTranslate2 4.5"),
+    ],
+)
+def test_what_helps_on_windows_is_said_there(message: str, advice: str) -> None:
+    assert advice in str(findings(f"Windows 11, RTX 4070\n{message}")[0].fixes[0].remedies)
+    assert "Change it in Windows" not in steps(f"Ubuntu 24.04, RTX 4070\n{message}")

@@ -181,6 +181,8 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         if harmless
         else (FIND_THE_LIBRARY,)
         if elsewhere
+        else (by_hand("Change it in Windows", row.windows),)
+        if row.windows and _is_of_windows(situation)
         else (*own, *map(fix_of, better.values()), *given, *(() if other_cause else fixes(situation, fault))),
         "refs": row.refs,
         "possible_causes": causes,
@@ -206,6 +208,11 @@ def _with_told(
     message tells the library more exactly."""
     told = tuple(one.slug for one in circumstances)
     return causes if row.slug in NO_CODE and set(told) <= set(NO_CODE) else tuple(dict.fromkeys((*told, *causes)))
+
+
+def _is_of_windows(situation: Situation) -> bool:
+    pasted = situation.machine.pasted
+    return pasted is not None and pasted.foreign == "windows"
 
 
 def _names_another_gpu(situation: Situation) -> bool:
@@ -269,7 +276,7 @@ def _by_place(
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
         # On Windows the toolkit is Docker Desktop's own, and what it lacks is the driver.
-        on_windows = pasted is not None and pasted.foreign == "windows" and row.slug == _NO_TOOLKIT
+        on_windows = _is_of_windows(situation) and row.slug == _NO_TOOLKIT
         first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
         causes = ("wsl-driver", *causes) if on_windows else causes
         return tuple(sorted(causes, key=lambda slug: slug not in first))

@@ -15,7 +15,8 @@ from gpudoctor.matrix.questions import Matrix
 _EXCEPTION = re.compile(r"\s{0,8}(?:[\w.]{1,80}\.)?[A-Z]\w{2,60}(?:Error|Exception|Warning|Interrupt|Exit|Abort)\b:?")
 _ABOUT_GPUS = re.compile(
     r"(?i)cuda|nvidia|nvml|\bhip\b|hipblas|rocm|rocblas|\bhsa|amdgpu|\bgpus?\b|cudnn|cublas|nccl|rccl|triton|ptxas|gfx\d|sm_\d"
-    r"|libtorch|_c\.cpython|undefined symbol|kernel image|torch\.cuda|xformers|flash_attn|bitsandbytes|\b[rg]tx ?\d|geforce"
+    r"|libtorch|_c\.cpython|undefined symbol|kernel image|torch\.cuda|xformers|flash_attn|bitsandbytes"
+    r"|\b[rg]tx ?\d|geforce"
 )
 _COMPLAINS = re.compile(r"(?i)error\b|\b(?:exception|fail\w*|traceback|warning|denied|crash\w*|cannot|unable)\b")
 _MISSING_MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")

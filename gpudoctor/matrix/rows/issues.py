@@ -141,6 +141,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     workaround: str
     apu: str = ""
     """What helps instead where the GPU is that of an AMD processor."""
+    windows: str = ""
+    """What helps instead on Windows."""
     variables: dict[str, str] = {}
     """Variables of the workaround, if it is one."""
     needles: tuple[str, ...] = ()
