@@ -92,7 +92,7 @@ def _may_be_nvidia(situation: Situation) -> bool:
 
 
 def _torch_for_windows(situation: Situation) -> Fix:
-    """Without a GPU in the text: the index whose newest torch has code for most GPUs, and that for the newest ones."""
+    """Where no GPU is named: the index whose newest torch has code for most GPUs, and that for new ones."""
     torch = situation.matrix.torch
     rows = [row for row in torch.builds("linux-x86_64") if row.origin == _PYTORCH_INDEX and row.cuda and row.archs]
     most = max((row for row in rows if _OLDEST in (row.archs or ())), key=lambda row: figures(row.version))
