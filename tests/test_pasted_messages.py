@@ -781,6 +781,14 @@ def test_float16_is_too_much_for_an_old_gpu_and_for_the_cpu_beside_a_new_one(gpu
     assert problems(f"GPU: NVIDIA {gpu}\n{FLOAT16}") == [slug]
 
 
+@pytest.mark.parametrize(
+    ("gpu", "slug"), [("RTX PRO 6000 Blackwell", "cuda-toolkit-mismatch"), ("Tesla V100", "gpu-too-old-for-feature")]
+)
+def test_flashinfer_lacks_a_toolkit_for_a_new_gpu(gpu: str, slug: str) -> None:
+    text = f"GPU: NVIDIA {gpu}\nRuntimeError: FlashInfer requires GPUs with sm75 or higher"
+    assert [one.slug for one in findings(text)] == [slug]
+
+
 def test_a_busy_vgpu_without_a_licence_has_one_cause() -> None:
     busy = "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n"
     judged = judgement(f"{busy}    License Status                    : Unlicensed (Restricted)")
@@ -841,3 +849,10 @@ def test_a_text_of_windows_without_a_gpu_says_where_torch_comes_from() -> None:
 def test_what_helps_on_windows_is_said_there(message: str, advice: str) -> None:
     assert advice in str(findings(f"Windows 11, RTX 4070\n{message}")[0].fixes[0].remedies)
     assert "Change it in Windows" not in steps(f"Ubuntu 24.04, RTX 4070\n{message}")
+
+
+def test_a_library_that_ctranslate2_misses_comes_with_wheels() -> None:
+    message = "GPU: RTX 4070\nRuntimeError: Library {} is not found or cannot be loaded"
+    assert "nvidia-cublas-cu12" in steps(f"Ubuntu 24.04\n{message.format('libcublas.so.12')}")
+    windows = findings(f"OS: Microsoft Windows 11 Pro\n{message.format('cublas64_12.dll')}")[0].fixes[0]
+    assert "belong in PATH" in str(windows) and "LD_LIBRARY_PATH" not in str(windows)
