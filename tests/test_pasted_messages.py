@@ -856,3 +856,16 @@ def test_a_library_that_ctranslate2_misses_comes_with_wheels() -> None:
     assert "nvidia-cublas-cu12" in steps(f"Ubuntu 24.04\n{message.format('libcublas.so.12')}")
     windows = findings(f"OS: Microsoft Windows 11 Pro\n{message.format('cublas64_12.dll')}")[0].fixes[0]
     assert "belong in PATH" in str(windows) and "LD_LIBRARY_PATH" not in str(windows)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "slug"),
+    [
+        ("GTX 1060", "390.157", "driver-too-old"),
+        ("GTX 1060", "550.120", "program-on-cpu"),
+        ("Tesla K80", "470.256.02", "program-on-cpu"),
+    ],
+)
+def test_ollama_finds_no_gpu_with_an_old_driver(gpu: str, driver: str, slug: str) -> None:
+    text = f'ollama uses only the CPU, {gpu}\nmsg="no compatible GPUs were discovered"\nDriver Version: {driver}'
+    assert problems(text)[:1] == [slug]
