@@ -210,3 +210,31 @@ def test_a_text_with_two_issues_is_cut_before_the_second_gpu() -> None:
     found = machine(f"{error}\n{smi}{row}torch 2.7.1+cu128\n\ntorch==2.7.0+cu128\ngpu: NVIDIA GeForce RTX 5080\n")
     assert [gpu.arch.value for gpu in found.gpus] == ["sm_89"]
     assert found.pasted is not None and found.pasted.machines[0] == "NVIDIA GeForce RTX 4090 (lines 1 to 7)"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ">>> tf.config.list_physical_devices('GPU')\n[]",
+        "python3 -c \"import tensorflow as tf; print(tf.config.list_physical_devices('GPU'))\"\n[]",
+        ">>> jax.devices()\n[CpuDevice(id=0)]\nnvidia-smi lists an RTX 3090",
+        "RTX 3090\n>>> ort.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']",
+        "cuda 12.4\n>>> print(ort.get_device())\nCPU",
+    ],
+)
+def test_a_framework_that_lists_no_gpu_misses_one(text: str) -> None:
+    assert problems(text)[0] in ("framework-cpu-only", "framework-cuda-libs-missing")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ">>> jax.devices()\n[CpuDevice(id=0)]\nHow do I simulate 8 devices?",
+        ">>> ort.get_available_providers()\n['AzureExecutionProvider', 'CPUExecutionProvider']",
+        "RTX 3090\n>>> jax.devices()\n[CudaDevice(id=0)]",
+        "RTX 3090\n>>> ort.get_available_providers()\n['CUDAExecutionProvider', 'CPUExecutionProvider']",
+        ">>> tf.config.list_physical_devices('GPU')\n[PhysicalDevice(name='/physical_device:GPU:0')]",
+    ],
+)
+def test_a_framework_on_a_cpu_that_nobody_minds_is_no_problem(text: str) -> None:
+    assert problems(text) == []

@@ -112,3 +112,23 @@ def test_a_question_in_a_programs_line_is_no_remedy() -> None:
 )
 def test_the_engine_is_not_blamed_without_a_sign(told: str) -> None:
     assert "containerd on the node" not in first(f"{INSUFFICIENT}{told}\n").message
+
+
+NO_DEVICE_DRIVER = (
+    'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("told", "slug", "advice"),
+    [
+        ("Ubuntu 24.04, RTX 3070", "container-toolkit-missing", "nvidia-ctk runtime configure"),
+        ("I use Docker Desktop on Fedora 41, RTX 3070", "container-no-gpu", "docker context use default"),
+        ("Windows 11, Docker Desktop 4.30, RTX 3070", "wsl-driver", "In Windows"),
+        ("Ubuntu 22.04 in WSL2, docker-ce, RTX 3070", "container-toolkit-missing", "nvidia-ctk runtime configure"),
+    ],
+)
+def test_which_docker_it_is_decides_what_gives_it_gpus(told: str, slug: str, advice: str) -> None:
+    found = judgement(NO_DEVICE_DRIVER + told).findings[0]
+    assert found.slug == slug
+    assert advice in str(found.fixes[0].remedies)

@@ -121,3 +121,9 @@ def test_the_product_name_of_a_network_adapter_says_nothing_of_the_machines_secu
     assert problems(f"{listed}\nWith secure boot enabled the nvidia module does not load.\n") == [
         "secure-boot-module-rejected"
     ]
+
+
+def test_the_packages_that_pacman_searches_tell_the_driver() -> None:
+    packages = "local/nvidia-open-dkms 590.48.01-4\n    NVIDIA open kernel modules\nlocal/nvidia-utils 590.48.01-2\n"
+    assert problems(f"NVIDIA GeForce GTX 1050 Ti\n{packages}") == ["nvidia-driver-dropped-gpu"]
+    assert problems(f"NVIDIA GeForce RTX 4060\n{packages}") == []

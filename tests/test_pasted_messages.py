@@ -753,3 +753,119 @@ def test_no_gpu_build_of_jax_is_offered_on_windows() -> None:
     text = f"Platform: Windows\n{JAX_OF_MEDIAPIPE}NVIDIA GeForce RTX 3060\n"
     assert steps(text) == "Use WSL2"
     assert "jax" in str(findings(text.replace("Platform: Windows\n", ""))[0].fixes[0].title).lower()
+
+
+# --- what only the GPU of the text tells -------------------------------------------------------------
+
+HALF = "RuntimeError: \"LayerNormKernelImpl\" not implemented for 'Half'"
+FP16 = "UserWarning: FP16 is not supported on CPU; using FP32 instead"
+FLOAT16 = (
+    "ValueError: Requested float16 compute type, but the target device or backend do not support efficient float16 "
+    "computation."
+)
+
+
+@pytest.mark.parametrize("message", [HALF, FP16])
+def test_half_precision_on_the_cpu_is_a_problem_where_a_gpu_should_compute(message: str) -> None:
+    assert problems(f"So I have a 3060 and this happens:\n{message}") == ["torch-cpu-only"]
+    assert problems(f"GPU: RTX 4090\n{message}") == ["torch-cpu-only"]
+    assert problems(message) == []
+    assert problems(f"Intel Core i5, no graphics card\n{message}") == []
+    assert problems(f"GPU: RTX 4090\ntorch 2.0.1+cu118\ntorch.cuda.is_available(): True\n{message}") == []
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slug"), [("GeForce RTX 4050 Laptop GPU", "torch-cpu-only"), ("Quadro M1200", "gpu-too-old-for-feature")]
+)
+def test_float16_is_too_much_for_an_old_gpu_and_for_the_cpu_beside_a_new_one(gpu: str, slug: str) -> None:
+    assert problems(f"GPU: NVIDIA {gpu}\n{FLOAT16}") == [slug]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slug"), [("RTX PRO 6000 Blackwell", "cuda-toolkit-mismatch"), ("Tesla V100", "gpu-too-old-for-feature")]
+)
+def test_flashinfer_lacks_a_toolkit_for_a_new_gpu(gpu: str, slug: str) -> None:
+    text = f"GPU: NVIDIA {gpu}\nRuntimeError: FlashInfer requires GPUs with sm75 or higher"
+    assert [one.slug for one in findings(text)] == [slug]
+
+
+def test_a_busy_vgpu_without_a_licence_has_one_cause() -> None:
+    busy = "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable\n"
+    judged = judgement(f"{busy}    License Status                    : Unlicensed (Restricted)")
+    assert [one.slug for one in judged.findings] == ["vgpu-unlicensed"] and not judged.not_judged
+    assert problems(f"{busy}    License Status                    : Licensed (Expiry: 2027-1-3 10:0:0 GMT)") == []
+
+
+def test_a_function_that_libcuda_lacks_is_no_fault_of_the_package() -> None:
+    text = "ImportError: /opt/conda/lib/python3.10/site-packages/sgl_kernel/common_ops.abi3.so: undefined symbol: "
+    assert problems(f"{text}cuGreenCtxStreamCreate") == ["driver-too-old"]
+    assert problems(f"{text}_ZN3c104cuda9SetDeviceEa") == ["extension-abi"]
+
+
+def test_a_cuda_that_does_not_start_is_no_jax_without_one() -> None:
+    no_gpu = "No GPU/TPU found, falling back to CPU. (Set TF_CPP_MIN_LOG_LEVEL=0 and rerun for more info.)\n"
+    fails = "xla/stream_executor/cuda/cuda_driver.cc:268] failed call to cuInit: CUDA_ERROR_UNKNOWN: unknown error\n"
+    assert "framework-cpu-only" in problems(no_gpu)
+    assert "framework-cpu-only" not in problems(fails + no_gpu)
+
+
+def test_a_llama_server_that_found_the_gpu_has_one() -> None:
+    warns = "warning: no usable GPU found, --gpu-layers option will be ignored\n"
+    found = "ggml_cuda_init: found 1 CUDA devices (Total VRAM: 8150 MiB):\n"
+    assert problems(warns) == ["program-on-cpu"]
+    assert problems(found + warns) == []
+
+
+# --- fixes for Windows ---------------------------------------------------------------------------------
+
+TOO_NEW = "NVIDIA GeForce RTX 5070 Ti with CUDA capability sm_120 is not compatible with the current PyTorch\n"
+ARCHS = "The current PyTorch install supports CUDA capabilities sm_50 sm_60 sm_70 sm_75 sm_80 sm_86 sm_90.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "index"),
+    [(TOO_NEW + ARCHS, "cu128"), ("AssertionError: Torch not compiled with CUDA enabled\nRTX 3060", "cu126")],
+)
+def test_a_text_of_windows_names_the_torch_to_install(text: str, index: str) -> None:
+    """The package index has CPU builds for Windows, and a driver that is not named may be older than the newest."""
+    fix = findings(f"{text}\nWindows 11")[0].fixes[0]
+    assert f"https://download.pytorch.org/whl/{index}" in str(fix.remedies)
+
+
+def test_a_text_of_windows_without_a_gpu_says_where_torch_comes_from() -> None:
+    text = '  File "C:\\app\\whisper.py", line 3\nAssertionError: Torch not compiled with CUDA enabled\n'
+    advice = str(findings(text)[0].fixes[0].remedies)
+    assert advice.count("https://download.pytorch.org/whl/cu") == 2
+    assert "download.pytorch.org" not in str(findings(f"{text}GPU: AMD Radeon RX 6600 XT")[0].fixes)
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("cuda_utils.c:14: error: include file 'Python.h' not found", "include and libs"),
+        ("Invalid handle. Cannot load symbol cudnnCreateTensorDescriptor", "CTranslate2 4.5"),
+    ],
+)
+def test_what_helps_on_windows_is_said_there(message: str, advice: str) -> None:
+    assert advice in str(findings(f"Windows 11, RTX 4070\n{message}")[0].fixes[0].remedies)
+    assert "Change it in Windows" not in steps(f"Ubuntu 24.04, RTX 4070\n{message}")
+
+
+def test_a_library_that_ctranslate2_misses_comes_with_wheels() -> None:
+    message = "GPU: RTX 4070\nRuntimeError: Library {} is not found or cannot be loaded"
+    assert "nvidia-cublas-cu12" in steps(f"Ubuntu 24.04\n{message.format('libcublas.so.12')}")
+    windows = findings(f"OS: Microsoft Windows 11 Pro\n{message.format('cublas64_12.dll')}")[0].fixes[0]
+    assert "belong in PATH" in str(windows) and "LD_LIBRARY_PATH" not in str(windows)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "slug"),
+    [
+        ("GTX 1060", "390.157", "driver-too-old"),
+        ("GTX 1060", "550.120", "program-on-cpu"),
+        ("Tesla K80", "470.256.02", "program-on-cpu"),
+    ],
+)
+def test_ollama_finds_no_gpu_with_an_old_driver(gpu: str, driver: str, slug: str) -> None:
+    text = f'ollama uses only the CPU, {gpu}\nmsg="no compatible GPUs were discovered"\nDriver Version: {driver}'
+    assert problems(text)[:1] == [slug]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
 from gpudoctor.frameworks.torch.message_circumstances import tells_of
+from gpudoctor.frameworks.torch.smoke_faults import CRASH
 from gpudoctor.machine import Told
 from gpudoctor.plain_text import how_to_decide, sentence
 from gpudoctor.situation import Situation
@@ -95,7 +96,7 @@ def _beside_messages(
 ) -> tuple[list[_Complaint], set[str]]:
     """The complaints that are about none of the messages, which stand in these lines; and the areas of those."""
     seen = [row for _, row in seen_errors(situation) if row is not None]
-    slugs = {row.slug for row in seen}
+    slugs = {row.slug if row.slug != CRASH else row.also[0] for row in seen if row.slug != CRASH or row.also}
     apart = [
         (one, said)
         for one, said in complaints

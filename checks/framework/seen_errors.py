@@ -55,6 +55,7 @@ _OF_VENDORS = {
     "amd": ("amd-", "rocm-", "torch-rocm-", "hsa-", "rocblas-", "hipblaslt-", "miopen-"),
 }  # fmt: skip
 """Beginnings of slugs that are about the GPUs of one vendor only."""
+_NO_TOOLKIT = "container-toolkit-missing"
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _OF_A_MODULE = (
     "nvidia-dkms-kernel-mismatch", "secure-boot-module-rejected", "nouveau-conflict", "module-blacklisted",
@@ -70,6 +71,7 @@ _OLDEST_ROCM = (6, 0)
 _HIDDEN, _LOST, _OLD_DRIVER = "cuda-visible-devices", "gpu-off-bus", "driver-too-old"
 _NEWER, _OLDER, _FIRST_OF_ALL_BUILDS = "torch-no-arch-for-gpu", "torch-dropped-old-gpu", 75
 """Want of code for a GPU that is newer than the build, or older, as each before Turing (7.5) is."""
+_NOT_ON_THIS_GPU = "gpu-too-old-for-feature"
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 
@@ -98,7 +100,7 @@ def error_seen(situation: Situation) -> Verdicts:
             yield NotJudged(why=f"could not judge this error, whose cause is not known: {_line(text)}", matters=True)
         elif row.slug == BUSY:
             yield NotJudged(why=row.meaning, matters=True)
-        elif row.of_program:
+        elif row.of_program and not (row.slug == _CPU_BUILD and _has_an_idle_gpu(situation)):
             yield _about_the_program(situation, row, text)
         elif _lacks_no_code(situation, row):
             why = f"{_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
@@ -139,7 +141,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     vendor = vendor_of_messages(situation) or vendor_named(text)
     elsewhere = row.slug in NO_CODE and _has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
-    named = _OLDER if row.slug == _NEWER and _OLDER in row.also and _are_old(gpus) else row.slug
+    named = _named(row, gpus)
     first = _EXTENSION if elsewhere else named
     causes, circumstances = _causes(situation, row, text, first, vendor)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
@@ -192,6 +194,8 @@ def _fixes(
 ) -> tuple[Fix, ...]:
     if row.severity == "note":
         return ()
+    if row.windows and _is_of_windows(situation):
+        return (by_hand("Change it in Windows", row.windows),)
     from gpudoctor.frameworks.torch.smoke_fixes import fixes
 
     told = {row.slug, *(one.slug for one in circumstances)}
@@ -224,6 +228,11 @@ def _with_told(
     return causes if row.slug in NO_CODE and set(told) <= set(NO_CODE) else tuple(dict.fromkeys((*told, *causes)))
 
 
+def _is_of_windows(situation: Situation) -> bool:
+    pasted = situation.machine.pasted
+    return pasted is not None and pasted.foreign == "windows"
+
+
 def _names_another_gpu(situation: Situation) -> bool:
     """Whether a visibility variable names only GPUs after the first, and the machine has no second one."""
     values = (situation.variable(name) for name in _VISIBILITY)
@@ -231,10 +240,24 @@ def _names_another_gpu(situation: Situation) -> bool:
     return len(situation.machine.gpus) <= 1 and any("0" not in listed for listed in numbers)
 
 
-def _are_old(gpus: tuple[Gpu, ...]) -> bool:
-    """Whether each of these GPUs is older than all that some build of the last years left out."""
+def _has_an_idle_gpu(situation: Situation) -> bool:
+    """Whether a text names a GPU or says that none is used, and nothing tells that torch uses one."""
+    pasted = situation.machine.pasted
+    if pasted is None or pasted.works or situation.built_for is not None:
+        return False
+    missed = any(one.slug == _CPU_BUILD for one, _ in told_circumstances(situation))
+    return missed or any(not gpu.integrated for gpu in situation.machine.gpus)
+
+
+def _named(row: ErrorPattern, gpus: tuple[Gpu, ...]) -> str:
+    """The cause that a message names on these GPUs: an older one lacks other things than a newer one."""
     archs = [(gpu.arch.value or "").removeprefix("sm_") for gpu in gpus]
-    return bool(archs) and all(arch.isdigit() and int(arch) < _FIRST_OF_ALL_BUILDS for arch in archs)
+    capabilities = [int(arch) for arch in archs if arch.isdigit()]
+    if not capabilities or len(capabilities) < len(archs):
+        return row.slug
+    if row.slug == _NEWER and _OLDER in row.also and max(capabilities) < _FIRST_OF_ALL_BUILDS:
+        return _OLDER
+    return _NOT_ON_THIS_GPU if max(capabilities) < row.needs_sm else row.slug
 
 
 def _hiding(situation: Situation) -> str:
@@ -260,7 +283,7 @@ def _by_place(
     """The causes of a message that names none, or no driver. First come those of the place where it was printed, and
     an override that is set there; last come those that rocminfo refutes, those of WSL outside WSL, and AMD's where
     the message says CUDA and nothing tells the vendor."""
-    in_wsl, first = situation.in_wsl, list[str]()
+    in_wsl, pasted, first = situation.in_wsl, situation.machine.pasted, list[str]()
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
     of_cuda = vendor == "amd" and CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
@@ -270,15 +293,17 @@ def _by_place(
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
+        # On Windows the toolkit is Docker Desktop's own, and what it lacks is the driver.
+        on_windows = _is_of_windows(situation) and row.slug == _NO_TOOLKIT
         first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
+        causes = ("wsl-driver", *causes) if on_windows else causes
         return tuple(sorted(causes, key=lambda slug: slug not in first))
     if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
-    pasted = situation.machine.pasted
     if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
         causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
     elif situation.in_container:
-        first += (NO_GPU_GIVEN, "container-toolkit-missing", "nvidia-uvm-missing")
+        first += (NO_GPU_GIVEN, _NO_TOOLKIT, "nvidia-uvm-missing")
     if in_wsl:
         first.append("wsl-driver")
         causes = tuple(slug for slug in causes if slug not in _OF_A_MODULE)

@@ -10,6 +10,7 @@ from gpudoctor.finding import (
     AnyRemedy,
     Evidence,
     Finding,
+    Fix,
     Manual,
     ReinstallPackage,
     RemovePackage,
@@ -20,6 +21,7 @@ from gpudoctor.finding import (
     by_hand,
 )
 from gpudoctor.machine.pasted_text import WORKS_NOW
+from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 
 _SEEN = ("error", "kernel_log")
@@ -30,6 +32,9 @@ _OF_LINUX = (
     r"|lsmod|dkms|systemctl|ldconfig|ulimit|kernel|linux[\w-]*|rocminfo|docker|podman|containers?|hosts?)\b)"
 )
 """What advice for Linux names."""
+_PYTORCH_INDEX, _OLDEST, _NEWEST = "download.pytorch.org", "sm_60", "sm_120"
+_IN_WINDOWS = "In Windows"
+"""How advice for that system begins, whatever else it names."""
 _ONLY_NO_GPU = ("torch-cpu-only", "framework-cpu-only", "no-gpu", "no-driver", "program-on-cpu")
 """What says no more than that no GPU is used."""
 _NO_DEVICE = ("cuda-visible-devices", "container-no-gpu", "container-toolkit-missing", "cuda-torch-on-amd")
@@ -75,8 +80,30 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
         other = by_hand("Look for the fix for that system", _ELSEWHERE[text.foreign])
         if text.foreign == "windows" and any(_only_in_wsl(one) for fix in finding.fixes for one in fix.remedies):
             other = by_hand("Use WSL2", _IN_WSL)
+        elif text.foreign == "windows" and finding.slug == "torch-cpu-only" and _may_be_nvidia(situation):
+            other = _torch_for_windows(situation)
         return replace(finding, fixes=fixes or (other,))
     return finding
+
+
+def _may_be_nvidia(situation: Situation) -> bool:
+    text = situation.machine.pasted
+    return not situation.machine.of_vendor("amd") and (text is None or text.vendor != "amd")
+
+
+def _torch_for_windows(situation: Situation) -> Fix:
+    """Where no GPU is named: the index whose newest torch has code for most GPUs, and that for new ones."""
+    torch = situation.matrix.torch
+    rows = [row for row in torch.builds("linux-x86_64") if row.origin == _PYTORCH_INDEX and row.cuda and row.archs]
+    most = max((row for row in rows if _OLDEST in (row.archs or ())), key=lambda row: figures(row.version))
+    new = min((row for row in rows if _NEWEST in (row.archs or ())), key=lambda row: figures(row.cuda or ""))
+    text = (
+        "For Windows the package index has CPU builds of torch alone. With the Python of the program, run:\n"
+        "python -m pip uninstall torch torchvision torchaudio\n"
+        f"python -m pip install torch torchvision torchaudio --index-url {torch.index_url(most)}\n"
+        f"For a GPU of the series RTX 50, end it with {torch.index_url(new)}."
+    )
+    return by_hand("Install a torch for the GPU", text)
 
 
 def _only_in_wsl(remedy: AnyRemedy) -> bool:
@@ -110,5 +137,6 @@ def _exists_there(remedy: AnyRemedy, system: str) -> bool:
     if isinstance(remedy, ReplaceTorch):
         return bool(remedy.index_url) and remedy.build.startswith("cu")
     if isinstance(remedy, Manual):
-        return not re.search(_OF_LINUX, remedy.text) and ("WSL" in remedy.text or not _only_in_wsl(remedy))
+        named = remedy.text.startswith(_IN_WINDOWS)
+        return named or (not re.search(_OF_LINUX, remedy.text) and ("WSL" in remedy.text or not _only_in_wsl(remedy)))
     return isinstance(remedy, _ANYWHERE) and not _only_in_wsl(remedy)

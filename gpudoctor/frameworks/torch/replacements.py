@@ -17,7 +17,7 @@ from gpudoctor.frameworks.torch.hsa_override import override_fixes
 from gpudoctor.frameworks.torch.nearest_build import fix_by, nearest, replace_torch
 from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere, place_of
 from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
-from gpudoctor.machine import Gpu, Torch, archs_of, unknown
+from gpudoctor.machine import ASSUMED, Gpu, Torch, archs_of, unknown
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, answer_once
@@ -103,7 +103,7 @@ def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
     """Where a text names no driver: the oldest that runs the GPUs, CUDA 12 and the present torch. A build for it
     works on most machines, one for the newest driver on few. None: the driver is known."""
     machine, matrix = situation.machine, situation.matrix
-    assumed = any(text.startswith("NVIDIA driver") for text in machine.assumed)
+    assumed = machine.nvidia.module.source == ASSUMED
     if machine.pasted is None or not assumed or not all(gpu.vendor == "nvidia" for gpu in gpus):
         return None
     firsts = (matrix.nvidia.first_driver(gpu.arch.value, gpu.chip) for gpu in gpus)

@@ -73,8 +73,11 @@ _GENERAL_QUESTION = re.compile(
     rf"|\bwhy\b{_NOTHING_AMISS}(?: (?:is|was|are|were))?(?: there)? no (?:\w+ ){{0,2}}(?:support|builds?|wheels?"
     r"|versions?)\b[^?]{0,200}\?$"
     rf"|\bwhy\b{_NOTHING_AMISS}[^?]{{0,200}}\b(?:was|were|is|are|got) (?:dropped|removed|discontinued|deprecated)\b"
+    r"|\b(?:there(?: is|.s)|is there) (?:no|an?|any|some) (?:\w+ )?(?:way|option|possibility|mode|version)\b"
+    r"(?!.*\b(?:my|our)\b)[^?]*\?$"
     r"|^\W*(?:any(?:one|body)?|has|have|did)\b(?! else)(?!.*\b(?:my|me|we|our|us|i)\b)[^?]*\?$"
-    r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$",
+    r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$"
+    r"|^(?=.*\bby default\b)(?!.*\b(?:my|i|me|we|but|although|even|despite)\b).*\bruns? on (?:the )?cpu\b",
     re.ASCII,
 )
 """A sentence of somebody who wants to know how things are, and misses nothing."""

@@ -22,7 +22,9 @@ _PACKAGES = (
     re.compile(
         rf"i\+?\s+\|\s+(?P<name>nvidia-(?:open-)?(?:driver|compute)\S*)\s+\|.{{1,40}}?\|\s+{_VERSION}[-_]"
     ),  # zypper
-    re.compile(rf"(?P<name>nvidia(?:-open)?(?:-dkms|-lts|-utils)?) {_VERSION}-\d{{1,3}}$"),  # pacman -Q
+    re.compile(
+        rf"(?:local/)?(?P<name>nvidia(?:-open)?(?:-dkms|-lts|-utils)?) {_VERSION}-\d{{1,3}}(?:\.\d{{1,3}})?$"
+    ),  # pacman -Q
     re.compile(rf"(?P<name>nvidia(?:-open|-srv|-current)?)[/,] ?{_VERSION}, .{{3,80}}: (?:installed|built)"),  # dkms
 )
 _POLICY = re.compile(r"nvidia-driver-\d{3}\S*:$")

@@ -16,6 +16,7 @@ _EXCEPTION = re.compile(r"\s{0,8}(?:[\w.]{1,80}\.)?[A-Z]\w{2,60}(?:Error|Excepti
 _ABOUT_GPUS = re.compile(
     r"(?i)cuda|nvidia|nvml|\bhip\b|hipblas|rocm|rocblas|\bhsa|amdgpu|\bgpus?\b|cudnn|cublas|nccl|rccl|triton|ptxas|gfx\d|sm_\d"
     r"|libtorch|_c\.cpython|undefined symbol|kernel image|torch\.cuda|xformers|flash_attn|bitsandbytes"
+    r"|\b[rg]tx ?\d|geforce"
 )
 _COMPLAINS = re.compile(r"(?i)error\b|\b(?:exception|fail\w*|traceback|warning|denied|crash\w*|cannot|unable)\b")
 _MISSING_MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")
@@ -43,6 +44,11 @@ _FAILED_PACKAGES = "Errors were encountered while processing:"
 """What dpkg prints above the names of packages that could not be installed."""
 _PACKAGE = re.compile(r"\s{0,4}[a-z0-9][a-z0-9.+:-]{1,60}")
 _MOST_PACKAGES = 8
+_ASKED = re.compile(
+    r"(?:list_physical_devices\(\W?GPU\W?\)|\bjax\.(?:local_)?devices\(\W?\w{0,4}\W?\)|get_available_providers\(\)"
+    r"|\b(?:ort|onnxruntime)\.get_device\(\)|is_built_with_cuda\(\))[)\"'`]{0,3}\s*$"
+)
+"""A call that asks a framework for the GPUs that it can use."""
 _QUOTED_COMMAND = re.compile(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s(?!.{0,40}\bhip::FatBinary))")
 """Lines of a traceback, which quote code. Where HIP looks for code for the GPU, the frame itself is the message."""
 
@@ -130,6 +136,8 @@ def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
         texts = [
             _with_packages(text, texts[place + 1 : place + 1 + _MOST_PACKAGES]) for place, text in enumerate(texts)
         ]
+    if any(map(_ASKED.search, texts)) and any(map(_ABOUT_GPUS.search, texts)):  # else nobody misses one
+        texts = [_with_answer(text, texts[place + 1 : place + 3]) for place, text in enumerate(texts)]
     first = {text: place for place, text in reversed(list(enumerate(texts)))}
     messages = matrix.errors.messages_in(
         "\n".join(text if first[text] == place else "" for place, text in enumerate(texts))
@@ -154,6 +162,12 @@ def _with_place(text: str, following: str) -> str:
     """A line of ggml's message together with the next one, which tells where it failed."""
     where = _WHERE.search(following)
     return f"{text}, {where[0]}" if where else text
+
+
+def _with_answer(text: str, following: list[str]) -> str:
+    """A call that asks for GPUs together with what it printed."""
+    answer = next(filter(None, map(str.strip, following)), "")
+    return f"{text} {answer}" if _ASKED.search(text) else text
 
 
 def _with_packages(text: str, following: list[str]) -> str:

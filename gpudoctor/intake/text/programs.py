@@ -81,6 +81,7 @@ _MACOS = re.compile(
     r"(?i)\bmac ?os\b|\bos x\b|darwin-?\d|macosx_|/Users/[^/\s]+/(?:Library|Documents|miniconda"
     r"|anaconda|miniforge|\.venv|opt)|\bFile \"/Users/|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d"
     r"|\bmac ?book|\bM[1-4] ?(?:mac|pro|max|ultra|chip)s?\b|(?<![a-z])mac(?=[\u4e00-\u9fff])"
+    r"|\bmy (?:\w+ )?mac\b(?! ?address)|\bmac (?:mini|studio)\b"
 )
 _WSL = re.compile(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/dxg|/mnt/[cd]/")
 
@@ -214,6 +215,8 @@ _NVIDIA_NAME = re.compile(
     r"|(?:NVIDIA )?(?:[Gg]e[Ff]orce )?\b(?:MX ?[1-5]\d0|[89][1-9]0MX?)\b"
     r"|(?i:(?<![\d.,/])\b(?:10|16|20|30|40|50)[5-9]0 ?(?:Ti|SUPER)\b)"
     r"|(?i:(?:(?<=\bmy )|(?<=\bthe )|(?<=\bgpu ))(?:16|20|30|40|50)[5-9]0\b(?! ?(?:mb|mib|ms|tokens|images|steps)))"
+    r"|(?i:(?:(?<=\bhave a )|(?<=\bhas a )|(?<=\bgot a )|(?<=\bown a )|(?<=\bwith a )|(?<=\busing a )|(?<=\bon a ))"
+    r"(?:16|20|30|40|50)[5-9]0(?=[.,;:!?)]|$| (?:and|but|with|in|it|so|laptop|mobile|\(?\d{1,2} ?gb)\b))"
     r"|(?<![A-Za-z0-9_.,/])(?:16|20|30|40|50)[5-9]0(?=显卡| ?(?:GPU|gpu|graphics card|card|issue|problem|support)\b)"
 )
 _AMD_NAME = re.compile(

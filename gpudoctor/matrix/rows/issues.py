@@ -118,6 +118,9 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     slug: str
     also: tuple[str, ...] = ()
     """Slugs of other causes that print this text, likeliest first: the facts decide which of them is the cause."""
+    needs_sm: int = 0
+    """Compute capability, in digits, of the first GPUs that have what the message misses: on an older one that is the
+    cause."""
     ask: str = ""
     """A question or a command whose answer decides between the causes."""
     stops: bool = False
@@ -138,6 +141,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     workaround: str
     apu: str = ""
     """What helps instead where the GPU is that of an AMD processor."""
+    windows: str = ""
+    """What helps instead on Windows."""
     variables: dict[str, str] = {}
     """Variables of the workaround, if it is one."""
     needles: tuple[str, ...] = ()
