@@ -83,7 +83,7 @@ def override_for_program(situation: Situation, gpus: tuple[Gpu, ...], text: str)
         return ()
     named = situation.matrix.amd.gfx_of_override(policy.value)
     listed = _HAS_CODE_FOR.search(text)
-    if named is None or (listed and named not in listed["all"].split()):
+    if named in (None, gpu.arch.value) or (listed and named not in listed["all"].split()):
         return ()
     setting = f"{OVERRIDE}={policy.value}"
     place = (
