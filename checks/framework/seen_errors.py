@@ -247,7 +247,8 @@ def _by_place(
     of_cuda = vendor == "amd" and CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
     first += (CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
-    first += ("torch-rocm-no-arch-for-gpu",) * without_any_build(situation)
+    if row.slug not in NO_CODE:  # such a message tells the library that lacks it
+        first += ("torch-rocm-no-arch-for-gpu",) * without_any_build(situation)
     first += (_HIDDEN,) * _names_another_gpu(situation)
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)

@@ -21,7 +21,7 @@ _COMPLAINS = re.compile(r"(?i)error\b|\b(?:exception|fail\w*|traceback|warning|d
 _MISSING_MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")
 _OF_TORCH = frozenset((
     "torch", "numpy", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "fsspec", "filelock", "triton",
-    "nvidia", "vllm._C", "vllm._rocm_C",
+    "nvidia", "vllm._C", "vllm._rocm_C", "torch_directml",
 ))  # fmt: skip
 """Modules that torch itself imports, and compiled parts: only their absence is a fault of the environment that is
 examined."""
