@@ -27,7 +27,7 @@ _OF_TORCH = frozenset((
 examined."""
 _MISSING_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]{1,80}?)\.so[\w.]{0,20}: cannot open shared object file")
 _OF_GPUS = re.compile(
-    r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc(?!k)|hip|hsa|amd|miopen|migraphx|mcwamp|hc_am|rccl|mkl|gomp|cupti|magma|bitsandbytes)",
+    r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc(?!k)|hip|hsa|amd|tensilelite|miopen|migraphx|mcwamp|hc_am|rccl|mkl|gomp|cupti|magma|bitsandbytes)",
     re.I,
 )
 """Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""
