@@ -266,7 +266,7 @@ def test_a_torch_that_printed_a_line_of_miopen_is_built_for_rocm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "slug"), [("RX 580", "torch-rocm-no-arch-for-gpu"), ("RX 6800", "cuda-visible-devices")]
+    ("gpu", "slug"), [("RX 580", "torch-rocm-no-arch-for-gpu"), ("RX 6800", "amd-device-permission")]
 )
 def test_of_a_gpu_that_no_build_has_code_for_rocm_finds_none(gpu: str, slug: str) -> None:
     assert problems(f"RuntimeError: No HIP GPUs are available\nGPU: {gpu}\ntorch 2.4.1+rocm6.1\n")[:1] == [slug]

@@ -62,6 +62,7 @@ _OF_A_MODULE = (
     "driver-installed-no-reboot", "nvidia-driver-dropped-gpu", "open-module-unsupported-gpu", "blackwell-open-module",
 )  # fmt: skip
 """Messages of a kernel module, which WSL does not have."""
+_NO_RIGHTS = "amd-device-permission"
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
 """Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
 _CPU_BUILD = "torch-cpu-only"
@@ -270,6 +271,8 @@ def _by_place(
     order = {slug: place for place, slug in enumerate(first)}
     hsa = situation.machine.amd.hsa.value
     last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())
+    if pasted and pasted.gpus_given and situation.machine.system.container.value == "docker":
+        last += (_NO_RIGHTS,)  # Docker runs as root unless told otherwise, and opens what it is given
     unlikely = _OF_VENDORS["amd"] if vendor is None and "CUDA" in text else ()
     return tuple(
         sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last or slug.startswith(unlikely)))
