@@ -30,6 +30,8 @@ _OF_LINUX = (
     r"|lsmod|dkms|systemctl|ldconfig|ulimit|kernel|linux[\w-]*|rocminfo|docker|podman|containers?|hosts?)\b)"
 )
 """What advice for Linux names."""
+_OF_WINDOWS = r"\b(?:[Ii]n Windows\b[,:]|wsl --)"
+"""The same, of advice that says what to do in Windows."""
 _ONLY_NO_GPU = ("torch-cpu-only", "framework-cpu-only", "no-gpu", "no-driver", "program-on-cpu")
 """What says no more than that no GPU is used."""
 _NO_DEVICE = ("cuda-visible-devices", "container-no-gpu", "container-toolkit-missing", "cuda-torch-on-amd")
@@ -110,5 +112,6 @@ def _exists_there(remedy: AnyRemedy, system: str) -> bool:
     if isinstance(remedy, ReplaceTorch):
         return bool(remedy.index_url) and remedy.build.startswith("cu")
     if isinstance(remedy, Manual):
-        return not re.search(_OF_LINUX, remedy.text) and ("WSL" in remedy.text or not _only_in_wsl(remedy))
+        of_linux = re.search(_OF_LINUX, remedy.text) and not re.search(_OF_WINDOWS, remedy.text)
+        return not of_linux and ("WSL" in remedy.text or not _only_in_wsl(remedy))
     return isinstance(remedy, _ANYWHERE) and not _only_in_wsl(remedy)
