@@ -355,7 +355,11 @@ def test_an_override_with_which_it_works_is_set() -> None:
 @pytest.mark.parametrize(
     ("message", "slug", "fix"),
     [
-        ("RuntimeError: FlashAttention only supports AMD MI200 GPUs or newer.", "ext-built-without-gpu-arch", "Triton"),
+        (
+            "RuntimeError: FlashAttention only supports AMD MI200 GPUs or newer.",
+            "ext-built-without-gpu-arch",
+            "Triton",
+        ),
         (
             "AssertionError: One of GPU archs of gfx1100 is invalid or not supported by Flash-Attention",
             "ext-built-without-gpu-arch",
@@ -365,11 +369,11 @@ def test_an_override_with_which_it_works_is_set() -> None:
         ("could not retrieve ROCM device count: HIP_ERROR_NoDevice", "amd-device-permission", "render,video"),
         ("ModuleNotFoundError: No module named 'torch_directml'", "torch-cpu-only", "gpudoctor recommend"),
         (
-            "rocBLAS error: Could not load C:\\Program Files\\AMD\\ROCm\\6.1\\bin\\/rocblas/library/TensileLibrary.dat",
+            "rocBLAS error: Could not load C:\\Program Files\\AMD\\ROCm\\6.1\\bin\\/rocblas/library/TensileLib.dat",
             "rocblas-no-arch",
             "%HIP_PATH%bin",
         ),
-        ("RuntimeError: Unknown backend rocm. Available backends are ['cpu']", "framework-cpu-only", "jax-rocm7-plugin"),
+        ("RuntimeError: Unknown backend rocm. Available backends are ['cpu']", "framework-cpu-only", "rocm7-plugin"),
         ("libtensilelite-host.so.1: cannot open shared object file: No such file", "rocm-version-mismatch", ""),
     ],
 )

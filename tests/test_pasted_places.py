@@ -53,7 +53,7 @@ def test_the_place_decides_what_helps(text: str, slug: str, fix: str) -> None:
     ("text", "fix"),
     [
         ("My pod has resources: {} and finds no GPU, the node has an A100. Kubernetes 1.31.", "nvidia.com/gpu: 1"),
-        ("docker run --gpus all works on the node, but the pods do not see the GPU (Kubernetes).", "--set-as-default"),
+        ("docker run --gpus all works on the node, but pods of Kubernetes see no GPU.", "--set-as-default"),
         ("The AMD GPU operator runs, and the node has no amd.com/gpu. It is an MI210.", "CONFIG_HSA_AMD"),
         ("Torch in my Ray actor does not see the GPU, an RTX 3090.", "num_gpus"),
         ("The container gets no /dev/nvidia-uvm unless I pass --device /dev/nvidia-uvm.", "compute,utility"),
