@@ -13,6 +13,7 @@ NO_NVML = (
     "file: no such file or directory: unknown\n"
 )
 UNRESOLVED = "Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all\n"
+NO_NODE = 'error gathering device information while adding custom device "/dev/kfd": no such file or directory\n'
 NO_GPUS = "RuntimeError: No CUDA GPUs are available\n"
 NO_RIGHT = (
     "nvidia-container-cli: mount error: open failed: /sys/fs/cgroup/devices/user.slice/devices.allow: "
@@ -37,6 +38,8 @@ def first(text: str) -> Finding:
         (f"{NO_DRIVER_FOR}My laptop has no NVIDIA card.", "no-gpu", "compose file"),
         (f"{NO_DRIVER_FOR}It is a Mac mini.", "no-gpu", "On a Mac"),
         (NO_DRIVER_FOR, "container-toolkit-missing", "nvidia-ctk runtime configure"),
+        (f"{NO_NODE}RX 6800, docker compose", "amd-kfd-missing", "modprobe amdgpu"),
+        ("unraid: docker: unknown runtime specified nvidia.", "container-toolkit-missing", "nvidia-ctk"),
         (f"rootless docker:\n{NO_RIGHT}", "container-toolkit-missing", "no-cgroups"),
         (f"singularity run image.sif\n{NO_GPUS}", "container-no-gpu", "--nv"),
         (f"In a @ray.remote function it says:\n{NO_GPUS}", "job-without-gpu", "num_gpus"),
