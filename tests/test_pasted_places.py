@@ -40,6 +40,8 @@ def first(text: str) -> Finding:
         (NO_DRIVER_FOR, "container-toolkit-missing", "nvidia-ctk runtime configure"),
         (f"{NO_NODE}RX 6800, docker compose", "amd-kfd-missing", "modprobe amdgpu"),
         ("unraid: docker: unknown runtime specified nvidia.", "container-toolkit-missing", "nvidia-ctk"),
+        ("In an LXC container: RuntimeError: No HIP GPUs are available", "container-no-gpu", "/dev/kfd"),
+        ("rootless podman, ollama/ollama:rocm only uses the CPU", "amd-device-permission", "keep-groups"),
         (f"rootless docker:\n{NO_RIGHT}", "container-toolkit-missing", "no-cgroups"),
         (f"singularity run image.sif\n{NO_GPUS}", "container-no-gpu", "--nv"),
         (f"In a @ray.remote function it says:\n{NO_GPUS}", "job-without-gpu", "num_gpus"),
