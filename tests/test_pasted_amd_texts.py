@@ -266,7 +266,7 @@ def test_a_torch_that_printed_a_line_of_miopen_is_built_for_rocm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gpu", "slug"), [("RX 580", "torch-rocm-no-arch-for-gpu"), ("RX 6800", "cuda-visible-devices")]
+    ("gpu", "slug"), [("RX 580", "torch-rocm-no-arch-for-gpu"), ("RX 6800", "amd-device-permission")]
 )
 def test_of_a_gpu_that_no_build_has_code_for_rocm_finds_none(gpu: str, slug: str) -> None:
     assert problems(f"RuntimeError: No HIP GPUs are available\nGPU: {gpu}\ntorch 2.4.1+rocm6.1\n")[:1] == [slug]
@@ -347,3 +347,52 @@ def test_an_override_with_which_it_works_is_set() -> None:
     told = "It fails, but if I set HSA_OVERRIDE_GFX_VERSION=10.3.0 it works."
     variables = machine(f"torch 2.9.1+rocm6.4, Radeon RX 6600\n{told}\n").variables
     assert variables["HSA_OVERRIDE_GFX_VERSION"] == "10.3.0"
+
+
+# --- what has no code for the GPU, told by programs -------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "slug", "fix"),
+    [
+        (
+            "RuntimeError: FlashAttention only supports AMD MI200 GPUs or newer.",
+            "ext-built-without-gpu-arch",
+            "Triton",
+        ),
+        (
+            "AssertionError: One of GPU archs of gfx1100 is invalid or not supported by Flash-Attention",
+            "ext-built-without-gpu-arch",
+            "FLASH_ATTENTION_TRITON_AMD_ENABLE",
+        ),
+        ("InternalError: Failed to get device name: HIP_ERROR_InvalidValue", "torch-rocm-no-arch-for-gpu", ""),
+        ("could not retrieve ROCM device count: HIP_ERROR_NoDevice", "amd-device-permission", "render,video"),
+        ("ModuleNotFoundError: No module named 'torch_directml'", "torch-cpu-only", "gpudoctor recommend"),
+        (
+            "rocBLAS error: Could not load C:\\Program Files\\AMD\\ROCm\\6.1\\bin\\/rocblas/library/TensileLib.dat",
+            "rocblas-no-arch",
+            "%HIP_PATH%bin",
+        ),
+        ("RuntimeError: Unknown backend rocm. Available backends are ['cpu']", "framework-cpu-only", "rocm7-plugin"),
+        ("libtensilelite-host.so.1: cannot open shared object file: No such file", "rocm-version-mismatch", ""),
+    ],
+)
+def test_what_programs_for_amd_print(message: str, slug: str, fix: str) -> None:
+    found = judgement(f"GPU: Radeon RX 7900 XTX\n{message}\n").findings[0]
+    assert found.slug == slug
+    assert fix in str(found.fixes)
+
+
+def test_no_gpu_is_told_to_run_as_itself() -> None:
+    found = judgement("RX 580, tensorflow-rocm\nFailed to get device name: HIP_ERROR_InvalidValue\n").findings[0]
+    assert "8.0.3" not in str(found.fixes)
+
+
+def test_a_message_of_rocblas_stays_one_on_a_gpu_that_no_build_has_code_for() -> None:
+    path = "/opt/rocm-6.2.2/lib/rocblas/library/TensileLibrary.dat"
+    assert problems(f"rocBLAS error: Cannot read {path}: Illegal seek for GPU arch : gfx803\n") == ["rocblas-no-arch"]
+
+
+def test_advice_for_windows_is_not_taken_for_advice_for_linux() -> None:
+    text = "Windows 11, Docker Desktop\ndocker: Error response from daemon: could not select device driver\n"
+    assert "wsl --update" in str(judgement(text).findings[0].fixes)

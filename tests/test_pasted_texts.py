@@ -505,7 +505,9 @@ def test_a_listing_of_kfd_and_the_users_groups_tell_who_may_open_it(user: str, l
     kfd = found.amd.kfd
     assert kfd.value is not None
     assert (kfd.value.opened == "EACCES") is closed
-    assert (problems(f"RX 7900 XTX\n{listing}{user}\n{NO_HIP}")[0] == "amd-device-permission") is closed
+    decided = bool(user and listing) and "+" not in listing
+    possible = problems(f"RX 7900 XTX\n{listing}{user}\n{NO_HIP}")[0] == "amd-device-permission"
+    assert possible is (closed or not decided)  # one of both alone rules nothing out
     if closed:
         assert kfd.source == "text, line 3"
 

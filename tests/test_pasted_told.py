@@ -926,7 +926,7 @@ def test_a_deed_before_which_nothing_was_amiss_is_no_remedy(text: str) -> None:
         ("vLLM fails in containers: their user is not in the numeric group of /dev/kfd.", "amd-device-permission"),
         ("In the container the GID of the render group differs from the host's.", "amd-device-permission"),
         ("The host can see the GPUs, but processes inside Docker cannot.", "container-no-gpu"),
-        ("It runs on bare metal.", "cuda-visible-devices"),
+        ("It runs on bare metal.", "amd-device-permission"),
     ],
 )
 def test_the_place_ranks_the_causes_of_no_hip_gpus(place: str, slug: str) -> None:

@@ -62,6 +62,7 @@ _OF_A_MODULE = (
     "driver-installed-no-reboot", "nvidia-driver-dropped-gpu", "open-module-unsupported-gpu", "blackwell-open-module",
 )  # fmt: skip
 """Messages of a kernel module, which WSL does not have."""
+_NO_RIGHTS = "amd-device-permission"
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
 """Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
 _CPU_BUILD = "torch-cpu-only"
@@ -288,7 +289,8 @@ def _by_place(
     of_cuda = vendor == "amd" and CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
     first += (CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
-    first += ("torch-rocm-no-arch-for-gpu",) * without_any_build(situation)
+    if row.slug not in NO_CODE:  # such a message tells the library that lacks it
+        first += ("torch-rocm-no-arch-for-gpu",) * without_any_build(situation)
     first += (_HIDDEN,) * _names_another_gpu(situation)
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
@@ -312,6 +314,8 @@ def _by_place(
     order = {slug: place for place, slug in enumerate(first)}
     hsa = situation.machine.amd.hsa.value
     last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())
+    if pasted and pasted.gpus_given and situation.machine.system.container.value == "docker":
+        last += (_NO_RIGHTS,)  # Docker runs as root unless told otherwise, and opens what it is given
     unlikely = _OF_VENDORS["amd"] if vendor is None and "CUDA" in text else ()
     return tuple(
         sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last or slug.startswith(unlikely)))

@@ -33,8 +33,8 @@ _OF_LINUX = (
 )
 """What advice for Linux names."""
 _PYTORCH_INDEX, _OLDEST, _NEWEST = "download.pytorch.org", "sm_60", "sm_120"
-_IN_WINDOWS = "In Windows"
-"""How advice for that system begins, whatever else it names."""
+_OF_WINDOWS = r"^In Windows\b|\b[Ii]n Windows[,:]|\bwsl --"
+"""The same, of advice that says what to do in Windows, whatever else it names."""
 _ONLY_NO_GPU = ("torch-cpu-only", "framework-cpu-only", "no-gpu", "no-driver", "program-on-cpu")
 """What says no more than that no GPU is used."""
 _NO_DEVICE = ("cuda-visible-devices", "container-no-gpu", "container-toolkit-missing", "cuda-torch-on-amd")
@@ -137,6 +137,6 @@ def _exists_there(remedy: AnyRemedy, system: str) -> bool:
     if isinstance(remedy, ReplaceTorch):
         return bool(remedy.index_url) and remedy.build.startswith("cu")
     if isinstance(remedy, Manual):
-        named = remedy.text.startswith(_IN_WINDOWS)
-        return named or (not re.search(_OF_LINUX, remedy.text) and ("WSL" in remedy.text or not _only_in_wsl(remedy)))
+        of_windows, of_linux = re.search(_OF_WINDOWS, remedy.text), re.search(_OF_LINUX, remedy.text)
+        return bool(of_windows or not (of_linux or (_only_in_wsl(remedy) and "WSL" not in remedy.text)))
     return isinstance(remedy, _ANYWHERE) and not _only_in_wsl(remedy)

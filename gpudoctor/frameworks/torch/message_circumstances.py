@@ -96,12 +96,13 @@ def override_for_program(situation: Situation, gpus: tuple[Gpu, ...], text: str)
     """The value that makes an AMD GPU run as one of its generation, in the place where a program of its own reads it.
     `text` may list the targets that the program has code for."""
     gpu = gpus[0] if gpus else None
-    policy = situation.matrix.amd.override(gpu.arch.value) if gpu and gpu.vendor == "amd" else None
+    arch = gpu.arch.value if gpu and gpu.vendor == "amd" else None
+    policy = situation.matrix.amd.override(arch)
     if policy is None or policy.safety not in ("safe-class", "risky"):
         return ()
     named = situation.matrix.amd.gfx_of_override(policy.value)
     listed = _HAS_CODE_FOR.search(text)
-    if named is None or (listed and named not in listed["all"].split()):
+    if named in (None, arch) or (listed and named not in listed["all"].split()):
         return ()
     setting = f"{OVERRIDE}={policy.value}"
     place = (

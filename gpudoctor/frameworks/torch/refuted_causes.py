@@ -92,6 +92,12 @@ def _is_in_docker_desktop(situation: Situation) -> bool:
     return pasted is not None and pasted.tells(DOCKER_DESKTOP) is not None
 
 
+def _may_open_kfd(situation: Situation) -> bool:
+    """Whether a text lists the node and the groups of the user, who may open it."""
+    kfd = situation.machine.amd.kfd
+    return kfd.value is not None and kfd.value.opened == "ok" and kfd.source.startswith("text, line")
+
+
 def _known_gpus(situation: Situation) -> tuple[Gpu, ...]:
     """All GPUs, if what they are is known of each."""
     gpus = situation.machine.gpus
@@ -116,5 +122,6 @@ _RULES: dict[str, Callable[[Situation], bool]] = {
     "rocm-wsl-unsupported": _is_outside_wsl,
     "rocm-wsl-dxg-env": _is_outside_wsl,
     "amd-kfd-missing": _is_in_docker_desktop,
+    "amd-device-permission": _may_open_kfd,
     BUSY: _has_room,
 }

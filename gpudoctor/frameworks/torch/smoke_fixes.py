@@ -48,6 +48,8 @@ _OF_THE_DRIVER = frozenset(
 )
 """Causes that are mended in Linux' own driver."""
 
+_OF_WSL_ITSELF = "container-toolkit-missing"
+"""What is installed in WSL, whatever else the message may mean."""
 _COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch")
 
 _MATH = (
@@ -75,7 +77,7 @@ def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     for row in fault.causes[:1]:
         of_driver = not _OF_THE_DRIVER.isdisjoint((row.slug, *row.also))
         of_rocm = "rocm-wsl-unsupported" in row.also and (fault.vendor == "amd" or not of_driver)
-        if situation.in_wsl and (of_rocm or of_driver):
+        if situation.in_wsl and (of_rocm or of_driver) and row.slug != _OF_WSL_ITSELF:
             return (NO_AMDGPU_HERE if of_rocm else UPDATE_WINDOWS,)
         settings = tuple(SetVariable(name, value, why=row.meaning) for name, value in row.variables.items())
         found.append(Fix(row.workaround, settings or (Manual(row.workaround),)))

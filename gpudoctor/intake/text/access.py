@@ -21,6 +21,7 @@ _GROUPS_ASKED = re.compile(r"[$#>%] groups(?: \$?\w{1,40})?$")
 _GROUPS = re.compile(r"(?:[\w.-]{1,40} : )?(?P<all>[\w.-]{1,40}(?: [\w.-]{1,40}){0,60})")
 _LISTED = re.compile(r"(?P<owner>\S+):(?P<group>\S+) (?P<mode>[rwxsStT-]{9})(?P<more>\+?)")
 _READ_WRITE = "rw"
+_ROOT = ("root", "0")
 
 
 def read_user(text: str, number: int, facts: Facts) -> None:
@@ -36,8 +37,8 @@ def read_groups(asked: str, answer: str, number: int, facts: Facts) -> None:
         facts.say("user", f"- - {found['all']}", number, "shell")
 
 
-def refused(facts: Facts, node: DeviceNode) -> tuple[DeviceNode, Statement] | None:
-    """The node as this user finds it, if the text tells that it is closed."""
+def as_the_user_finds_it(facts: Facts, node: DeviceNode) -> tuple[DeviceNode, Statement] | None:
+    """The node, opened or refused, if the text tells which of both."""
     user, listed = decided(facts, "user"), decided_with(facts, "node ").get(node.path)
     mode = _LISTED.fullmatch(listed.value) if listed else None
     if user is None or listed is None or mode is None or mode["more"]:  # "+": a list of further users
@@ -50,6 +51,6 @@ def refused(facts: Facts, node: DeviceNode) -> tuple[DeviceNode, Statement] | No
         bits = bits[3:6]
     else:
         bits = bits[6:]
-    if uid == "0" or bits.startswith(_READ_WRITE):
+    if uid == "0" and mode["owner"] not in _ROOT:  # root of a rootless container is nobody to the host
         return None
-    return replace(node, opened="EACCES"), listed
+    return replace(node, opened="ok" if uid == "0" or bits.startswith(_READ_WRITE) else "EACCES"), listed

@@ -117,7 +117,7 @@ _COMMAND = re.compile(
 )
 _PROPOSED = re.compile(
     r"\bplease\b|\b(?:did|have|do) you\b|\bhow (?:do|to|can|should)\b|\bshould (?:i|we)\b|\bwait(?:ing)? for\b"
-    r"|\b(?:plan(?:ning)?|want|like|going) to\b",
+    r"|\b(?:plan(?:ning)?|want|like|going) to\b|\b(?:i|we) may (?:use|set|try)\b",
     re.ASCII,
 )
 """Beside what nobody has done yet."""

@@ -38,6 +38,8 @@ _QUESTION = re.compile(
     re.ASCII,
 )
 """What a sentence asks at its end; "why" complains."""
+_ASKS_HOW = re.compile(r"^\W*how to\b[^.!]*\?\W*$", re.I)
+"""The title of somebody who wants to do what does not work: it names the program and the GPU."""
 _PRINTED = re.compile(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
 """What people do not write in a sentence."""
 _LINK = re.compile(r"https?://\S+")
@@ -87,8 +89,10 @@ class Concepts:
         rows = self._matrix.tables.told_concepts
         others = something_else(self._matrix)
         # What a question is about is told, too, but not that something is amiss.
-        told = [self._complaint(one) for one in self._sentences]
-        of_gpu = [tuple(without_clauses(others, _QUESTION.sub("", words)) for words in one) for one in told]
+        amiss = [self._complaint(one) for one in self._sentences]
+        of_gpu = [tuple(without_clauses(others, _QUESTION.sub("", words)) for words in one) for one in amiss]
+        pairs = zip(self._sentences, amiss, strict=True)
+        told = [one.worded if _ASKS_HOW.search(one.line.text) else words for one, words in pairs]
         return {
             row.concept: frozenset(
                 place

@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from gpudoctor.intake.text.access import refused
+from gpudoctor.intake.text.access import as_the_user_finds_it
 from gpudoctor.intake.text.facts import SILENT, Facts
 from gpudoctor.intake.text.ranking import decided, decided_with
 from gpudoctor.intake.text.torch import source
@@ -53,10 +53,10 @@ def with_nodes(machine: Machine, facts: Facts) -> Machine:
 
 
 def _with_refusals(machine: Machine, facts: Facts) -> Machine:
-    """Nodes that this user may not open."""
+    """The nodes as the user of the text finds them."""
     kfd = machine.amd.kfd
-    if kfd.value is not None and (closed := refused(facts, kfd.value)):
-        return replace(machine, amd=replace(machine.amd, kfd=known(closed[0], source(closed[1]))))
+    if kfd.value is not None and (tried := as_the_user_finds_it(facts, kfd.value)):
+        return replace(machine, amd=replace(machine.amd, kfd=known(tried[0], source(tried[1]))))
     return machine
 
 

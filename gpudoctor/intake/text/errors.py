@@ -22,13 +22,13 @@ _COMPLAINS = re.compile(r"(?i)error\b|\b(?:exception|fail\w*|traceback|warning|d
 _MISSING_MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")
 _OF_TORCH = frozenset((
     "torch", "numpy", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "fsspec", "filelock", "triton",
-    "nvidia", "vllm._C", "vllm._rocm_C",
+    "nvidia", "vllm._C", "vllm._rocm_C", "torch_directml",
 ))  # fmt: skip
 """Modules that torch itself imports, and compiled parts: only their absence is a fault of the environment that is
 examined."""
 _MISSING_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]{1,80}?)\.so[\w.]{0,20}: cannot open shared object file")
 _OF_GPUS = re.compile(
-    r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc(?!k)|hip|hsa|amd|miopen|migraphx|mcwamp|hc_am|rccl|mkl|gomp|cupti|magma|bitsandbytes)",
+    r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc(?!k)|hip|hsa|amd|tensilelite|miopen|migraphx|mcwamp|hc_am|rccl|mkl|gomp|cupti|magma|bitsandbytes)",
     re.I,
 )
 """Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""

@@ -20,7 +20,7 @@ _LONGEST_NAME = 120
 _AMD_VARIABLE = (
     r"HSA_|HIP_|ROCR_|ROCM_(?!HOME)|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
 )
-_GFX_IN_NAME = re.compile(r"\bgfx(?:9[0-9a-f]{2}|1[0-2]\d{2})\b")
+_GFX_IN_NAME = re.compile(r"\bgfx(?:80[1-5]|9[0-9a-f]{2}|1[0-2]\d{2})\b")
 """What people add to a name: "Ryzen 7 8845HS (Radeon 780M, gfx1103)"."""
 _CHIP = re.compile(
     r"(?:\[AMD/ATI\]|\bAMD) (?P<chip>[A-Z][a-z]+(?: Ridge| \d\d)?)(?=\d?(?: \w+)?(?:/[^\[]{1,20})?(?: ?\[|$))"

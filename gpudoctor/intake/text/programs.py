@@ -229,7 +229,7 @@ _AMD_NAME = re.compile(
     r"|(?<!GTX )(?<!gtx )(?<!GeForce )\b(?:[67]80|8[89]0)[Mm]\b"
 )
 _WITHOUT_DIGITS = ("Jetson", "VII", "Strix")
-_GFX = re.compile(r"(?<![\w/-])gfx(?P<number>9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
+_GFX = re.compile(r"(?<![\w/-])gfx(?P<number>80[1-5]|9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
 _DRIVER = re.compile(r"(?i)\bdrivers?\b[^\d\n]{0,20}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)")
 _KERNEL = re.compile(
     r"(?i)\bkernel(?: version)?[\s:=]{1,3}v?(?P<release>[4-9]\.\d{1,2}(?:\.\d{1,3})?(?:-[\w.+-]{1,60})?)(?!\w|\.\d)"

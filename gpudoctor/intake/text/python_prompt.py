@@ -20,7 +20,8 @@ _SAID_AVAILABLE = re.compile(
 )
 _CALLED = re.compile(
     r"(?:\([\w.-]{1,40}\) ?)?[-`*$#%>!\s]{0,4}(?:import torch[;,\s]{1,3})?"
-    r"(?:print\(|python3? -c ['\"].{0,60}print\()?"
+    r"(?:print\(|(?:(?:srun|docker|podman|kubectl|apptainer|singularity|distrobox|uv|poetry|conda|sudo) "
+    r"[^'\"|;&]{0,200})?python3? -c ['\"].{0,60}print\()?"
     r"(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.(?:is_available|device_count"
     r"|get_device_name|get_arch_list)))(?:\([^)]{0,20}\))?\)?['\"`]{0,3}\s?(?:returns?|gives|output"
     r"|prints|:|is|=|->){0,2}\s?:?`?"
@@ -123,7 +124,7 @@ def _module_version(asked: re.Match[str], following: Line | None, facts: Facts) 
 
 
 def _answer(name: str, value: str, number: int, facts: Facts) -> None:
-    value = value.strip("'\"`() ")
+    value = value.strip("'\"`()# ")  # people answer in a comment, too
     if name == "torch.__version__" and (version := re.match(r"\d{1,2}\.\d{1,3}[\w.+-]{0,60}", value)):
         facts.say("torch", version[0].rstrip("."), number, "program")
     elif name == "torch.version.cuda" and re.match(r"None\b|\d{1,2}\.\d", value):

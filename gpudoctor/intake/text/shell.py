@@ -58,7 +58,10 @@ _DOCKER = re.compile(
     r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})"
 )
 _MOST_TAKEN_IN = 60
-_SLURM = re.compile(r"(?:^|[\s$#`])(?:srun|salloc)(?= -)(?P<rest>.{0,400})|^\s{0,4}#SBATCH (?P<option>-\S.{0,120})")
+_SLURM = re.compile(
+    r"(?:^|[\s$#`])(?:srun|salloc)(?= (?:-|python|torchrun|accelerate |nvidia-smi|bash ))(?P<rest>.{0,400})"
+    r"|^\s{0,4}#SBATCH (?P<option>-\S.{0,120})"
+)
 _ASKS_FOR_GPUS = re.compile(r"--gres\b|--gpus|--tres\b|--exclusive|(?:^|\s)-G\b")
 _IN_CONTAINER = re.compile(
     r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:an? |the |my )?(?:root(?:less|ful) )?"
