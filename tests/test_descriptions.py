@@ -222,7 +222,7 @@ def test_a_newer_release_of_the_branch_that_is_there_is_named() -> None:
     (old,) = whatif(*described, "580.119.02")["findings"]
     assert (old["slug"], old["fixes"][0]["title"]) == (
         "nvidia-dkms-kernel-mismatch",
-        "Update NVIDIA driver 580.119.02 to 580.173.02 or newer",
+        "Update NVIDIA driver 580.119.02 to 580.178.04 or newer",
     )
     assert answer(*described, "580.173.02") == (None, 0)
 

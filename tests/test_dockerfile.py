@@ -709,8 +709,9 @@ def test_an_image_of_nvidia_is_judged_by_its_release():
     assert verdict(text.replace("25.10", "29.10"), "RTX 5090", "580.95.05") == "unknown"  # its CUDA is not known
 
 
-def test_an_image_of_nvidia_is_judged_by_the_cuda_of_its_release():
-    text = "FROM nvcr.io/nvidia/pytorch:25.10-py3"
+@pytest.mark.parametrize("release", ["25.10", "26.03", "26.07"])
+def test_an_image_of_nvidia_is_judged_by_the_cuda_of_its_release(release: str):
+    text = f"FROM nvcr.io/nvidia/pytorch:{release}-py3"
     assert told(text, gpu="RTX 4090", driver="570.133.07") == [("image-too-new-for-driver", "error")]
     assert told(text, gpu="H100", driver="570.133.20") == []  # by the image's cuda-compat
     assert told(text, gpu="H100", driver="525.147.05") == [("image-too-new-for-driver", "error")]

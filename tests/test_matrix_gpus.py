@@ -64,6 +64,8 @@ def matrix() -> Matrix:
         ("AMD Radeon PRO W7900", "gfx1100"),
         ("AMD Instinct MI250X / MI250", "gfx90a"),
         ("Radeon RX 9070 XT", "gfx1201"),
+        ("AMD Radeon AI PRO R9700S", "gfx1201"),
+        ("Ryzen AI Max+ PRO 495", "gfx1151"),
         # chips, ids, architectures
         ("GB202", "sm_120"),
         ("navi 22", "gfx1031"),
@@ -91,6 +93,11 @@ def test_a_name_stands_for_one_architecture(matrix: Matrix, name: str, arch: str
         ("8700G", "gfx1103"),
         ("Z1 Extreme", "gfx1103"),
         ("AMD Ryzen AI 9 HX 370", "gfx1150"),
+        ("AMD Ryzen AI 9 HX PRO 470", "gfx1150"),
+        ("AMD Ryzen AI 7 450", "gfx1152"),
+        ("AMD Ryzen AI 5 340", "gfx1152"),  # a Radeon 840M, as that of the next
+        ("AMD Ryzen AI 5 435", "gfx1153"),
+        ("AMD Ryzen 7 250", "gfx1103"),
         ("Ryzen 5 5600X", None),  # has no GPU
         ("Ryzen 7 9800X3D", None),
     ],

@@ -110,12 +110,12 @@ def test_the_last_branch_of_old_gpus(sm: str, branch: str | None) -> None:
 @pytest.mark.parametrize(
     ("sms", "at_least", "branch"),
     [
-        (("sm_120",), None, "580"),
-        (("sm_89",), "525.60.13", "580"),
+        (("sm_120",), None, "620"),
+        (("sm_89",), "525.60.13", "620"),
         (("sm_61",), "580.65.06", "580"),
         (("sm_61",), "595.45.04", None),
         (("sm_61", "sm_89"), None, "580"),
-        (("sm_89",), "590.44.01", "595"),
+        (("sm_89",), "590.44.01", "620"),
         (("sm_35",), None, "470"),
         (("sm_35",), "525.60.13", None),
         (("sm_35", "sm_120"), None, None),
@@ -187,6 +187,29 @@ def test_drivers_that_break_on_a_kernel() -> None:
     assert not MATRIX.nvidia.kernel_limits("470.239.06", "6.8.0-45-generic")
     assert MATRIX.nvidia.kernel_limits("580.119.02", "7.0.0-14-generic")
     assert not MATRIX.nvidia.kernel_limits("580.126.09", "7.0.0-14-generic")
+    assert MATRIX.nvidia.kernel_limits("580.142", "7.1.0-1")
+    assert not MATRIX.nvidia.kernel_limits("580.142", "7.0.12-1")
+
+
+@pytest.mark.parametrize(
+    ("breaks", "builds"),
+    [
+        ("550.163.01", "620.70.06"),
+        ("580.173.02", "580.178.04"),
+        ("595.71.05", "595.91.07"),
+        ("610.43.02", "610.57.04"),
+    ],
+)
+def test_linux_7_2_needs_a_driver_that_knows_it(breaks: str, builds: str) -> None:
+    assert MATRIX.nvidia.kernel_limits(breaks, "7.2.8-200.fc44.x86_64")
+    assert not MATRIX.nvidia.kernel_limits(breaks, "6.17.0-8-generic")
+    assert not MATRIX.nvidia.kernel_limits(builds, "7.2.8-200.fc44.x86_64")
+
+
+@pytest.mark.parametrize("branch", ["580", "595", "620"])
+def test_the_newest_release_of_a_maintained_branch_builds_on_the_newest_kernels(branch: str) -> None:
+    release = MATRIX.nvidia.release_of_branch(branch)
+    assert release and not MATRIX.nvidia.kernel_limits(release, "7.2.8-200.fc44.x86_64")
 
 
 # --- AMD -------------------------------------------------------------------------------------------

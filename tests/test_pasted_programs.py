@@ -91,9 +91,9 @@ INSUFFICIENT = (
 @pytest.mark.parametrize(
     ("machine", "needed", "branch"),
     [
-        ("NVIDIA A100-PCIE-40GB, host driver 515.65.01", "CUDA 12 (driver 525.60.13 or newer)", "580"),
+        ("NVIDIA A100-PCIE-40GB, host driver 515.65.01", "CUDA 12 (driver 525.60.13 or newer)", "620"),
         ("GTX 1080, driver 470.256.02", "CUDA 12 (driver 525.60.13 or newer)", "580"),
-        ("RTX 3060, driver 550.120", "CUDA 13 (driver 580 or newer)", "580"),
+        ("RTX 3060, driver 550.120", "CUDA 13 (driver 580 or newer)", "620"),
     ],
 )
 def test_a_known_driver_is_told_what_it_is_too_old_for(machine: str, needed: str, branch: str) -> None:

@@ -30,7 +30,8 @@ def framework_cpu_only(situation: Situation) -> Verdicts:
     By the installed packages and the framework's own build record. It is a warning if a build of the framework
     supports a usable GPU, an error if its GPU build is required or it was asked to compute. It is a note if another
     framework in this environment uses the GPU, if another package brought the framework along for CPU work (as many
-    do with ONNX Runtime), or if no build supports the GPU. That two packages own its files is a problem of its own.
+    do with ONNX Runtime), or if no build supports the GPU. A GPU build of which gpudoctor knows nothing is none for
+    the CPU. That two packages own its files is a problem of its own.
 
     ## Fix safety
     Adds the GPU build's packages, in the framework's own version where an index has it.
@@ -38,7 +39,7 @@ def framework_cpu_only(situation: Situation) -> Verdicts:
     gpus = _gpus_to_use(situation)
     shared = sharing_frameworks(situation)
     for one in situation.others if gpus else ():
-        if one.vendor is not None or one.row is None or not one.has_cpu_build or one.name in shared:
+        if not one.is_cpu_build or one.row is None or not one.has_cpu_build or one.name in shared:
             continue
 
         served = tuple(gpu for gpu in gpus if builds_for(situation, one.name, (gpu,)))

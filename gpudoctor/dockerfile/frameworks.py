@@ -15,7 +15,9 @@ from gpudoctor.dependencies import normalised
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.requirements import Requirement
+from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.situation.frameworks import unknown_build
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -132,6 +134,9 @@ def _framework(
     if local or any(one.file for one in direct):
         return ImageFramework(row, package, None)
     if not direct and not brought:
+        listed = (Distribution(name=name, version=one.pinned) for name, one in by_name.items())
+        if unknown_build(row, listed):
+            return ImageFramework(row, package, None, package.pinned)
         page = package.step.pip is not None and package.step.pip.find_links  # it may hold builds for GPUs
         cpu = not extras and row.gpu != "always" and (not page or bool(lacks))
         return ImageFramework(row, package, None, package.pinned, cpu=cpu, lacks=lacks)
@@ -185,9 +190,11 @@ def _extras(package: InstalledPackage) -> list[str]:
 def _missing_extras(row: Framework, package: InstalledPackage, matrix: Matrix, python: str | None) -> tuple[str, ...]:
     """The extras for GPUs that a file asks for and that the release does not have: pip leaves them out."""
     version, specifier = package.pinned, package.requirement.specifier
+    rows = [one for one in matrix.builds_of(row.framework) if one.install == package.name]
     if not version and not specifier and python is not None:
-        rows = (one for one in matrix.builds_of(row.framework) if one.install == package.name)
         version = max((newest_for(one, python) for one in rows), key=figures, default="")
+    if figures(version) > max((figures(one.newest or "") for one in rows), default=()):
+        return ()  # a release that came after the matrix may have more extras
     return tuple(
         name
         for name in map(normalised, _extras(package))

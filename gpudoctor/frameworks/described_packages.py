@@ -10,7 +10,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import arch_list, fits
 from gpudoctor.isa import capability, cuda_runs
 from gpudoctor.machine import OVERRIDE, Distribution, Gpu, archs_of
 from gpudoctor.matrix.rows.packages import ExtensionBuild, FrameworkBuild
-from gpudoctor.matrix.versions import package_matches
+from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
 from gpudoctor.situation.extensions import by_package
 from gpudoctor.situation.gpu_groups import finding, gpu_names
@@ -83,10 +83,10 @@ def _by_its_build(situation: Situation) -> Iterator[Finding]:
         package = situation.machine.installed(one.build.package) if one.build else None
         if one.build is None or package is None or not _is_described(package) or not one.meant_for_gpu:
             continue
-        from gpudoctor.frameworks.gpu_builds import installs, supports
+        from gpudoctor.frameworks.gpu_builds import installs
 
         nvidia, gpus = one.build.vendor == "nvidia", situation.usable_of(one.build.vendor)
-        lacking = tuple(gpu for gpu in gpus if not supports(situation, one.build, gpu))
+        lacking = tuple(gpu for gpu in gpus if _lacks(situation, one.build, package, gpu))
         if not lacking or (not nvidia and situation.variable(OVERRIDE)):
             continue
         fixes = installs(situation, one, lacking) if nvidia else ()
@@ -102,8 +102,6 @@ def _with_torch(situation: Situation) -> Iterator[Finding]:
         package = situation.machine.installed(row.packages[0])
         if package is None or not _is_described(package) or package.name in of_source:
             continue
-        from gpudoctor.frameworks.gpu_builds import supports
-
         builds = [
             build
             for build in situation.matrix.builds_of(row.framework)
@@ -111,10 +109,24 @@ def _with_torch(situation: Situation) -> Iterator[Finding]:
             if (build.version or build.newest)
             and package_matches(build.version or f"=={build.newest}", package.version)
         ]
-        lacking = tuple(gpu for gpu in gpus if not any(supports(situation, build, gpu) for build in builds))
+        lacking = tuple(gpu for gpu in gpus if all(_lacks(situation, build, package, gpu) for build in builds))
         if builds and lacking:
             whole = row.gpu == "always" and len(lacking) == len(gpus)
             yield _without_code(package, row.title, builds[0], lacking, "error" if whole else "warning")
+
+
+def _lacks(situation: Situation, build: FrameworkBuild, package: Distribution, gpu: Gpu) -> bool:
+    """Whether that release of a build has no code for a GPU. A release that came after the matrix may have code for
+    more GPUs than the one that was read; for a GPU that is older than all of these it has none either."""
+    from gpudoctor.frameworks.gpu_builds import supports
+
+    if supports(situation, build, gpu):
+        return False
+    if build.newest is None or figures(package.version) <= figures(build.newest):
+        return True
+    had = [own for own in map(capability, (*build.archs, build.least)) if own]
+    own = capability(gpu.arch.value)
+    return own is not None and bool(had) and own < min(had)
 
 
 def _without_code(

@@ -366,7 +366,7 @@ def _with_named_frameworks(environment: PythonEnvironment, matrix: Matrix) -> Py
 
 
 def _as_named(framework: InstalledFramework) -> FrameworkFiles:
-    build = framework.build.package if framework.build else ""
+    build = framework.build.package if framework.build else framework.unknown_build
     return FrameworkFiles(name=framework.name, version=framework.version, build=build)
 
 

@@ -46,7 +46,7 @@ class FrameworkFiles(Record, frozen=True):
     """As the matrix names the framework: "jax", "onnxruntime"."""
     version: str = ""
     build: str = ""
-    """The distribution that makes it a GPU build: "jax-cuda12-plugin"; empty: a CPU build."""
+    """The distribution that makes it a GPU build, known or not: "jax-cuda12-plugin"; empty: a CPU build."""
     owner: str = ""
     """The distribution that its build record names: of two that share a folder, the one whose files lie there."""
     cuda: str | None = None

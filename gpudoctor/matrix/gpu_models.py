@@ -12,6 +12,7 @@ from msgspec import Struct
 from gpudoctor.isa import Answer, dotted, gfx_runs
 from gpudoctor.machine import Vendor
 from gpudoctor.matrix import names
+from gpudoctor.matrix.versions import minor
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import AmdGpu, Capability, GfxTarget, NvidiaChip, NvidiaGpu, NvidiaSoc, Tables
@@ -54,6 +55,12 @@ class Gpus:
     def capability(self, sm: str | None) -> Capability | None:
         """The row of "sm_89" (or "8.9")."""
         return self._capabilities.get(dotted(sm.lower()) or sm) if sm else None
+
+    def came_after(self, cuda: str, sm: str) -> bool:
+        """Whether a GPU came after a CUDA: its cuBLAS and cuDNN have nothing for it, whatever the driver compiles. A
+        GPU without a row came after all that the matrix knows."""
+        known = self.capability(sm)
+        return known is None or minor(cuda) < minor(known.first_cuda)
 
     def chip(self, code: str) -> NvidiaChip | None:
         """The row of a chip ("GB202")."""

@@ -89,9 +89,10 @@ class NvidiaQuestions:
         return row is None or newer or driver.partition(".")[0] in row.geforce
 
     def bundled_driver(self, cuda: str) -> str | None:
-        """The driver that the first release of this toolkit bundles ("12.8" gives the GA's)."""
+        """The driver that the first release of this toolkit bundles ("12.8" gives the GA's), or the branch that came
+        with it."""
         row = self._toolkit(cuda)
-        return row.driver if row else None
+        return row.driver or self._branch_of_cuda.get(minor(cuda)) if row else None
 
     def cuda_served(self, driver: str) -> str | None:
         """Newest CUDA release whose first toolkit bundles this driver or an older one, or that came with the driver
@@ -115,6 +116,8 @@ class NvidiaQuestions:
         floor, bundled = self.floor(cuda), self.bundled_driver(cuda)
         if bundled is not None and at_least(driver, bundled):
             return "serves"
+        if self._toolkit(cuda) is None and self._is_newer_than_known(driver):
+            return "unknown"
         if floor is not None:
             return "minor-version" if at_least(driver, floor) else "too-old"
         return "unknown" if bundled is None else "too-old"
@@ -164,6 +167,14 @@ class NvidiaQuestions:
             for row in self.tables.nvidia_kernel_limits
             if row.status == "breaks" and matches(row.driver, driver) and matches(row.kernel, kernel)
         )
+
+    def _is_newer_than_known(self, driver: str) -> bool:
+        """Whether a driver is of a branch that came after all of the matrix."""
+        return figures(driver)[:1] > max((figures(row.branch) for row in self.tables.driver_branches), default=())
+
+    @cached_property
+    def _branch_of_cuda(self) -> dict[Figures, str]:
+        return {minor(row.cuda): row.branch for row in self.tables.driver_branches if row.cuda}
 
     def _toolkit(self, cuda: str) -> CudaToolkit | None:
         return self._toolkits.get(minor(cuda))

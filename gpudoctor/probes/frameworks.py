@@ -18,6 +18,7 @@ from gpudoctor.matrix.rows.packages import BuildRecord, Framework, FrameworkBuil
 from gpudoctor.matrix.versions import package_matches
 from gpudoctor.probes.distributions import with_details
 from gpudoctor.records import view_as
+from gpudoctor.situation.frameworks import unknown_build
 
 _RECORD_LIMIT = 64 << 10
 
@@ -85,13 +86,13 @@ def _files(
         builds = [build for build in builds if build.package == owner and for_gpu is not False]
     looked = [(build, opened_libraries(host, build, site, environ, prefix, by_name.values())) for build in builds]
     looked.sort(key=lambda one: bool(one[1].not_found.value))  # of two, the one that has its libraries
-    build, opened = looked[0] if looked else (None, OpenedLibraries(unknown("a CPU build")))
+    build, opened = looked[0] if looked else (None, OpenedLibraries(unknown("no GPU build that is known")))
     return view_as(
         FrameworkFiles,
         opened,
         name=row.framework,
         version=there.version,
-        build=build.package if build else "",
+        build=build.package if build else unknown_build(row, by_name.values()),
         owner=owner,
         cuda=stated.get("cuda"),
         blas_gfx=rocblas_of_wheels(host, site) if build and build.vendor == "amd" else None,

@@ -6,7 +6,8 @@ has: its distributions, and the few files that the probe read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -40,6 +41,8 @@ class InstalledFramework(Struct, frozen=True):
     row: Framework | None = None
     build: FrameworkBuild | None = None
     """The GPU build that is installed."""
+    unknown_build: str = ""
+    """The distribution that makes it a GPU build of which the matrix knows nothing."""
     files: FrameworkFiles | None = None
 
     @property
@@ -48,6 +51,10 @@ class InstalledFramework(Struct, frozen=True):
         if self.vendor is None or self.build is None or not self.build.default:
             return self.vendor is not None
         return self.files is not None and self.files.not_found.value == ()
+
+    @property
+    def is_cpu_build(self) -> bool:
+        return self.vendor is None and not self.unknown_build
 
     @property
     def has_cpu_build(self) -> bool:
@@ -62,7 +69,7 @@ class InstalledFramework(Struct, frozen=True):
     def text(self) -> str:
         """ "JAX 0.12.0 (CUDA 12)"."""
         made_for = f"CUDA {self.cuda}" if self.cuda else f"ROCm {self.rocm}" if self.rocm else ""
-        if not self.vendor:
+        if self.is_cpu_build:
             made_for = "CPU build"
         return self.named + (f" ({made_for})" if made_for else "")
 
@@ -100,8 +107,15 @@ def _installed(
         distribution=distribution,
         row=row,
         build=build,
+        unknown_build="" if build else unknown_build(row, by_name.values()),
         files=files,
     )
+
+
+def unknown_build(row: Framework, listed: Iterable[Distribution]) -> str:
+    """The distribution by whose name or version a framework is a GPU build, where no row of the matrix says so."""
+    found = (one.name for one in listed if row.for_gpus and re.fullmatch(row.for_gpus, f"{one.name}=={one.version}"))
+    return next(found, "")
 
 
 def _builds(row: Framework, by_name: dict[str, Distribution], matrix: Matrix) -> Iterator[FrameworkBuild]:

@@ -233,6 +233,8 @@ def _assess_cuda(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
         answer = cuda_answer(bench.situation, sm, row.archs, row.ptx or (), cuda=cuda, driver=bench.driver)
         if answer.runs != "yes":
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}); it has code for {' '.join(row.archs)}")
+        if not answer.native and matrix.gpus.came_after(cuda, sm):
+            return _rejected(row, "code", f"the libraries of CUDA {cuda} are older than {sm} ({gpu.name})")
         if cudnn and matrix.nvidia.cudnn_lacks(cudnn, sm):
             return _rejected(row, "code", f"no code for {sm} ({gpu.name}) in the cuDNN that comes with it ({cudnn})")
         native = native and answer.native

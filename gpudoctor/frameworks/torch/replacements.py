@@ -169,8 +169,8 @@ def _after_another_change(
             extra = f"[{choice.extra}]" if choice.extra else ""
             wheel = f"torch{extra}=={choice.version}" + (f"+{choice.build}" if choice.index_url else "")
             text = (
-                f"torch {choice.version}+{choice.build} supports {choice.carries}, but has no wheel for "
-                f"Python {python}: make a new environment with Python {other} and install it there: "
+                f"torch {choice.version}+{choice.build} supports the GPUs here ({choice.carries}), but has no "
+                f"wheel for Python {python}: make a new environment with Python {other} and install it there: "
                 f'`python -m pip install{index} "{wheel}"`.'
             )
             fixes.append(by_hand("Make a new environment with another Python", text))

@@ -64,7 +64,7 @@ class DriverBranch(Row, frozen=True, kw_only=True):
     latest: str | None = None
     """A release of the branch that is known to exist."""
     cuda: str | None = None
-    """The CUDA that it supports, if no toolkit of that number came out."""
+    """The CUDA that it supports, if no toolkit bundles it."""
 
 
 class DriverPackage(Row, frozen=True, kw_only=True):

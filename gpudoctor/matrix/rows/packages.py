@@ -80,6 +80,8 @@ class Framework(Row, frozen=True, kw_only=True):
     """The distribution to install where no GPU is; empty: it has no CPU build."""
     extras: dict[str, str] = field(default_factory=dict)
     """The extras for GPUs that it has or had, with the specifier of the releases that do; empty: unknown."""
+    for_gpus: str = ""
+    """Regular expression for "name==version" of what makes it a GPU build, known or not; empty: nothing else does."""
     compares_versions: bool = False
     """It refuses libraries older than those that its extras name; others only refuse an older cuDNN."""
     driver_library: str = ""
