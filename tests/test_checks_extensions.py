@@ -599,3 +599,35 @@ def test_a_plan_knows_that_a_torch_for_another_cuda_brings_no_runtime_for_what_w
     for build, missing in (("cu126", ["libcudart.so.13"]), ("cu132", []), ("cpu", [])):
         after = base.environment.value.with_torch(known(torch(f"2.14.0+{build}"), "plan"))
         assert [one.name for one in after.extensions[0].missing] == missing, build
+
+
+def test_libraries_in_the_sources_of_an_editable_install_are_read(tmp_path: Path):
+    """Both ways in which installers lead to the sources; what is for another Python is left out."""
+    library, tag = shared_library(needed=("libc10.so", "libtorch.so")), "cpython-312-x86_64-linux-gnu.so"
+    for path in (
+        f"src/acme/ops/_C.{tag}",
+        "src/acme/_C.cpython-310-x86_64-linux-gnu.so",
+        "src/other/x.so",
+        f"flat/_C.{tag}",
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(library)
+    site = tmp_path / "site"
+    finder = f"MAPPING: dict[str, str] = {{'flat': '{tmp_path}/flat', 'gone': '/gone/of/it'}}\n"
+    named = write_distribution(site, "acme", "1", files={"_acme.pth": f"{tmp_path}/src\n"})
+    hooks = {
+        "__editable__.flat-1.pth": "import __editable___flat_1_finder\n",
+        "__editable___flat_1_finder.py": finder,
+    }
+    mapped = write_distribution(site, "flat", "1", files=hooks)
+    environment = _environment(
+        site,
+        Distribution("acme", "1", str(named)),
+        Distribution("flat", "1", str(mapped)),
+        python=known("3.12", "test"),
+    )
+    extensions, _ = read_extensions(LiveHost(), environment, {})
+    assert [(one.package, one.path, one.of_torch) for one in extensions] == [
+        ("acme", f"{tmp_path}/src/acme/ops/_C.{tag}", True),
+        ("flat", f"{tmp_path}/flat/_C.{tag}", True),
+    ]

@@ -444,9 +444,10 @@ def test_a_project_whose_tool_is_missing_is_shown() -> None:
         assert text.startswith(f"{tool} is not on PATH.") and f"{tool} add" in text
 
 
-def test_remains_without_record_are_removed_first_and_nothing_outside_the_environment() -> None:
+@pytest.mark.parametrize("lacks", ["RECORD", "METADATA"])  # pip stops without the one, and needs the other to see it
+def test_remains_without_record_are_removed_first_and_nothing_outside_the_environment(lacks: str) -> None:
     site = "/venv/lib/python3.12/site-packages"
-    lost = Distribution("torch", "2.9.1+cpu", f"{site}/torch-2.9.1+cpu.dist-info", lacks=("RECORD",))
+    lost = Distribution("torch", "2.9.1+cpu", f"{site}/torch-2.9.1+cpu.dist-info", lacks=(lacks,))
     patient = change(environment(torch("2.9.1+cpu")), distributions=known((lost,), site))
     machine = change(nvidia_machine(), environment=known(patient, "test"))
     first, *_ = steps(machine, OTHERS)
