@@ -257,6 +257,32 @@ def test_symbols_that_torch_does_not_define_tell_of_another_torch():
     assert MISMATCH not in dict(told(_machine(whole, distributions=listed)))
 
 
+@pytest.mark.parametrize(
+    ("name", "version", "url", "command"),
+    [
+        (
+            "torch-sparse",
+            "0.6.18+pt28cu128",
+            "",
+            "pip install --force-reinstall --no-deps torch-sparse -f https://data.pyg.org/whl/torch-2.9.0+cu128.html",
+        ),
+        (
+            "acme",
+            "1",
+            "file:///home/me/my%20src",
+            "pip install --no-build-isolation --no-deps --force-reinstall -e '/home/me/my src'",
+        ),
+        ("acme", "1", "", "compile it here"),
+    ],
+)
+def test_a_build_for_this_torch_is_named_with_its_command(name, version, url, command):
+    lacking = Extension(name, version, "/site/x.so", of_torch=True, undefined=(SYMBOL,))
+    listed = known((Distribution(name, version, "/site/x.dist-info", direct_url=url),), "test")
+    fixes = finding(_machine(lacking, distributions=listed), MISMATCH).fixes
+    assert command in fixes[0].remedies[0].text
+    assert ["torch 2.8" in fix.title for fix in fixes[1:]] == ([True] if "pt28" in version else [])
+
+
 def _with_torchao(release: str, beside: str, *symbols: str) -> Machine:
     library = Extension("torchao", release, "/site/torchao/_C.abi3.so", of_torch=True, undefined=symbols)
     listed = known((Distribution("torchao", release, "/site/torchao.dist-info"),), "test")
