@@ -167,6 +167,8 @@ class SharedFiles(Row, frozen=True, kw_only=True):
     what: str
     """What they share: "the folder onnxruntime"."""
     severity: Literal["error", "warning"] = "error"
+    instructions: str = ""
+    """Where a person reads how to install one of them that the package index lacks."""
 
 
 class FrameworkVariable(Row, frozen=True, kw_only=True):
