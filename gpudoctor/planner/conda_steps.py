@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from gpudoctor.finding import ReplaceTorch, SetVariable
 from gpudoctor.planner.place import Place, risk_of
@@ -53,6 +54,11 @@ def set_variable(place: Place, remedy: SetVariable) -> Step | None:
     argv = (*config, "set", "-p", place.prefix, f"{remedy.name}={remedy.value}")
     undo = ((*config, "unset", "-p", place.prefix, remedy.name),)
     return RunStep(argv=argv, why=remedy.why, risk=risk_of(remedy.name), undo=undo)
+
+
+def unset_variable(place: Place, name: str) -> str:
+    """The command for a variable that activation sets."""
+    return shlex.join((_tool(place), "env", "config", "vars", "unset", "-p", place.prefix, name))
 
 
 def _tool(place: Place) -> str:

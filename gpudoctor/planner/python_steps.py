@@ -238,7 +238,12 @@ def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
         )
         return (ManualStep(text=f"{text}starts.", why=remedy.why),)
     where = "the container's start command, Dockerfile or manifest" if place.container else "the shell, unit or job"
-    text = f"unset {remedy.name}\nand remove it from {where} that sets it"
+    text = f"unset {remedy.name}\n"
+    if file := place.files_of_variables.get(remedy.name):
+        of_conda = file.endswith("/conda-meta/state")
+        text += conda_steps.unset_variable(place, remedy.name) if of_conda else f"and remove it from {file}"
+    else:
+        text += f"and remove it from {where} that sets it"
     return (ManualStep(text=text, why=remedy.why),)
 
 
