@@ -208,6 +208,15 @@ def test_the_libraries_come_from_where_the_package_says():
     assert isinstance(other.fixes[0].remedies[0], Manual)  # a second CUDA would overwrite the first one's cuDNN
 
 
+def test_beside_a_rocm_torch_a_build_for_rocm_is_asked_for():
+    lacking = Extension("gsplat", "1.5", "/site/gsplat/csrc.so", of_torch=True, needs=("libcudart.so.12",),
+                        missing=(MissingLibrary("libcudart.so.12"), MissingLibrary("libtorch_cuda.so")))  # fmt: skip
+    patient = with_environment(amd_machine(torch=torch("2.9.1+rocm6.4")), extensions=(lacking,))
+    fix = finding(patient, LIBRARIES).fixes[0]
+    assert fix.title == "Install a build of gsplat for this ROCm"
+    assert "for the ROCm of the installed torch" in fix.remedies[0].text
+
+
 def test_one_alternative_that_loads_is_enough():
     old = _needing("bitsandbytes", "/site/bitsandbytes/libbitsandbytes_cuda118.so", CUDART)
     new = _needing("bitsandbytes", "/site/bitsandbytes/libbitsandbytes_cuda128.so")

@@ -63,9 +63,11 @@ def remove_leftovers(found: tuple[tuple[str, str], ...]) -> tuple[Step, ...]:
 
 def cannot_be_uninstalled(machine: Machine, name: str) -> bool:
     """Whether pip can neither uninstall nor replace a package: it stops without RECORD, and sees none without
-    METADATA."""
+    METADATA. Of links that lead nowhere METADATA is one, and they are removed as such."""
     found = machine.installed(name)
-    return found is not None and bool(found.lacks)
+    if found is None:
+        return False
+    return "RECORD" in found.lacks or ("METADATA" in found.lacks and not found.unlinked)
 
 
 def remove_folder_links(place: Place, machine: Machine, wanted: Iterable[PackageSpec]) -> tuple[Step, ...]:

@@ -39,7 +39,10 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
     if chooses and not agreed and not others:
         others = tuple(with_the_program(situation, gpus_meant(situation), torch))
     if not fixes:
-        fixes = [by_hand(f"Install a build of {name} for this torch", _how(situation, torch, name), "replaces")]
+        how = own_build(situation, torch, name)
+        how = how or f"Install a build of {name} for torch {release} (see its release page), compile it here"
+        text = f"{how}, or uninstall {name} if nothing needs it."
+        fixes = [by_hand(f"Install a build of {name} for this torch", text, "replaces")]
     fixes = [*others, *fixes] if chooses else [*fixes, *others]
     if wanted and not others and not agreed:
         cuda = cuda_needed(situation, name)
@@ -51,23 +54,22 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
     return (*agreed, *fixes)
 
 
-def _how(situation: Situation, torch: Torch, name: str) -> str:
-    """What a person does who needs a build for this torch: compile the sources that it was installed from, or take a
-    wheel."""
+def own_build(situation: Situation, torch: Torch, name: str) -> str:
+    """How a person gets a build for this torch: from the sources that were installed, or from a page of wheels;
+    "" where neither is known."""
     release, installed = public_version(torch.version), situation.machine.installed(name)
-    unless = f", or uninstall {name} if nothing needs it."
     if installed is not None and installed.is_of_sources:
         from urllib.parse import unquote
 
         folder = shlex.quote(unquote(installed.direct_url.removeprefix("file://")))
         again = f"pip install --no-build-isolation --no-deps --force-reinstall -e {folder}"
-        return f"Compile {name} again beside torch {release}: {again}{unless}"
+        return f"Compile {name} again beside torch {release}: {again}"
     for row in situation.matrix.tables.wheel_pages if torch.build else ():
         if re.fullmatch(row.packages, name) and package_matches(row.torch, release):
             page = row.page.format(torch="{}.{}.0".format(*minor(release)), build=torch.build)
             wheel = f"pip install --force-reinstall --no-deps {name} -f {page}"
-            return f"Install the wheel for torch {release}: {wheel}{unless}"
-    return f"Install a build of {name} for torch {release} (see its release page), compile it here{unless}"
+            return f"Install the wheel for torch {release}: {wheel}"
+    return ""
 
 
 def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> str:
