@@ -128,6 +128,28 @@ def test_one_of_two_served_gpus_is_a_warning():
     assert severity(machine, SLUG) == "warning"
 
 
+@pytest.mark.parametrize(
+    ("version", "told_of"), [("2.1.2+pt29cpu", 1), ("2.1.2+cpu", 1), ("2.1.2+pt29cu128", 0), ("2.1.2", 0)]
+)
+def test_a_wheel_for_the_cpu_beside_a_torch_for_gpus_is_a_warning(version, told_of):
+    library = Extension("torch-scatter", version, "/site/torch_scatter/_scatter_cpu.so", of_torch=True)
+    listed = known((Distribution("torch-scatter", version, "/site/t.dist-info"),), "test")
+    patient = with_environment(
+        nvidia_machine(torch=torch("2.9.1+cu128")), extensions=(library,), distributions=listed
+    )
+    problems = found(patient, SLUG)
+    assert [one.severity for one in problems] == ["warning"] * told_of
+    if told_of:
+        assert (
+            "torch-scatter -f https://data.pyg.org/whl/torch-2.9.0+cu128.html"
+            in problems[0].fixes[0].remedies[0].text
+        )
+    beside_cpu = with_environment(
+        nvidia_machine(torch=torch("2.9.1+cpu")), extensions=(library,), distributions=listed
+    )
+    assert found(beside_cpu, SLUG) == []
+
+
 def test_an_extension_for_amd_has_to_name_the_target():
     machine = amd_machine(amd_gpu(), torch=torch("2.9.1+rocm6.4"))
     wrong = Extension("flash-attn", "2.7.4", "/site/x.so", gfx=("gfx90a", "gfx942"), of_torch=True)
