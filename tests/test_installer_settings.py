@@ -546,6 +546,16 @@ def test_pip_installs_into_the_environment_whatever_it_is_configured_to(
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_a_pip_that_is_configured_for_another_python_is_told_its_own(
+    venv: MakeVenv, tmp_path: Path, base: str
+) -> None:
+    conf = tmp_path / "pip.conf"
+    conf.write_text(f"[global]\npython = {tmp_path}/other/bin/python\n")
+    patient = venv(PIP_CONFIG_FILE=str(conf))
+    patient.repair(ReplaceTorch("2.13.0", "cu128", "download.pytorch.org", f"{base}/cu128"))
+    assert patient.version() == "2.13.0+cu128"
+
+
 def test_pip_replaces_a_torch_without_record(venv: MakeVenv, base: str) -> None:
     patient = venv()
     (record,) = patient.prefix.glob("lib/python*/site-packages/torch-*/RECORD")

@@ -247,7 +247,10 @@ def restore(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...])
 
 def pip(place: Place, verb: str) -> Argv:
     """`pip VERB` for this environment, with pip or uv."""
-    return _uv(place, verb) if place.tool != "pip" else (place.python, "-m", "pip", verb)
+    if place.tool != "pip":
+        return _uv(place, verb)
+    itself = ("--python", place.python) if place.settings.python else ()
+    return (place.python, "-m", "pip", *itself, verb)
 
 
 def _options(place: Place, index: str) -> Argv:
