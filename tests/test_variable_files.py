@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.environments import write_conda, write_torch, write_venv
+from tests.support.environments import shared_library, write_conda, write_torch, write_venv
 from tests.support.in_process import gpudoctor
 
 UNKNOWN = "and remove it from the shell, unit or job that sets it"
@@ -50,3 +50,13 @@ def test_a_variable_of_a_conda_environment_is_unset_in_conda(tmp_path: Path) -> 
     (tmp_path / "env/etc/conda/activate.d/gpu.sh").write_text("export CUDA_VISIBLE_DEVICES=-1\n")
     found = shown(tmp_path, tmp_path / "env", CUDA_VISIBLE_DEVICES="-1")
     assert "etc/conda/activate.d/gpu.sh, line 1" in found
+
+
+def test_the_line_is_named_where_another_value_is_set(tmp_path: Path) -> None:
+    write_torch(write_venv(tmp_path / "venv"))
+    (tmp_path / ".bashrc").write_text(f"export LD_LIBRARY_PATH={tmp_path}/stubs:$LD_LIBRARY_PATH\n")
+    (tmp_path / "stubs").mkdir()
+    (tmp_path / "stubs/libcuda.so.1").write_bytes(shared_library(soname="libcuda.so.1"))
+    found = shown(tmp_path, tmp_path / "venv", LD_LIBRARY_PATH=f"{tmp_path}/stubs:/usr/x")
+    assert "export LD_LIBRARY_PATH=/usr/x" in found
+    assert "today ~/.bashrc, line 1 sets it" in found

@@ -225,7 +225,9 @@ def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
         text = f"In {place.set_in[remedy.name]}, which runs whenever this Python starts: set {remedy.name} to "
         return (ManualStep(text=f"{text}{remedy.value!r} there.", why=remedy.why),)
     kept = conda_steps.set_variable(place, remedy)
-    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why, risk=risk_of(remedy.name)),)
+    file = place.files_of_variables.get(remedy.name)
+    why = f"{remedy.why}; today {file} sets it" if file else remedy.why
+    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=why, risk=risk_of(remedy.name)),)
 
 
 def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
