@@ -232,11 +232,10 @@ def _advice(situation: Situation, extension: Extension, names: tuple[str, ...]) 
     package, runtime = extension.package, _runtime(situation, extension)
     if extension.of_torch:
         how = own_build(situation, situation.torch, package) if situation.torch else ""
-        return (
-            how
-            or f"Install a build of {package} for the {runtime} of the installed torch (see its release page, or "
-            "`gpudoctor scan WHEEL`)"
-        ) + f", or uninstall {package} if nothing needs it."
+        return how or (
+            f"Install a build of {package} for the {runtime} of the installed torch (see its release page, or "
+            f"`gpudoctor scan WHEEL`), or uninstall {package} if nothing needs it."
+        )
     return (
         f"Install the release of {runtime} that has {', '.join(names)}, so that the loader finds it (ld.so.conf, "
         f"LD_LIBRARY_PATH), or a build of {package} for the release that is there."

@@ -100,7 +100,7 @@ def _for_the_cpu(situation: Situation) -> Iterator[Finding]:
         own = any(one.of_torch for one in extensions) and name not in COMPANIONS
         if package is None or not own or not re.search(r"(?<![a-z])cpu$", local_version(package.version)):
             continue
-        how = own_build(situation, torch, name) or f"Install a build of {name} for GPUs (see its release page)"
+        how = own_build(situation, torch, name) or f"Install a build of {name} for GPUs (see its release page)."
         yield finding(
             "warning",
             gpus,
@@ -108,7 +108,7 @@ def _for_the_cpu(situation: Situation) -> Iterator[Finding]:
             saw=package.version,
             want=f"a build for {torch.build or 'the GPUs here'}",
             evidence=(Evidence.of_package(package),),
-            fixes=(by_hand(f"Install a build of {name} for this torch", f"{how}.", "replaces"),),
+            fixes=(by_hand(f"Install a build of {name} for this torch", how, "replaces"),),
         )
 
 

@@ -39,9 +39,10 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
     if chooses and not agreed and not others:
         others = tuple(with_the_program(situation, gpus_meant(situation), torch))
     if not fixes:
-        how = own_build(situation, torch, name)
-        how = how or f"Install a build of {name} for torch {release} (see its release page), compile it here"
-        text = f"{how}, or uninstall {name} if nothing needs it."
+        text = own_build(situation, torch, name) or (
+            f"Install a build of {name} for torch {release} (see its release page), compile it here, or uninstall "
+            "it if nothing needs it."
+        )
         fixes = [by_hand(f"Install a build of {name} for this torch", text, "replaces")]
     fixes = [*others, *fixes] if chooses else [*fixes, *others]
     if wanted and not others and not agreed:
@@ -63,12 +64,12 @@ def own_build(situation: Situation, torch: Torch, name: str) -> str:
 
         folder = shlex.quote(unquote(installed.direct_url.removeprefix("file://")))
         again = f"pip install --no-build-isolation --no-deps --force-reinstall -e {folder}"
-        return f"Compile {name} again beside torch {release}: {again}"
+        return f"Compile {name} again beside torch {release}, or uninstall it if nothing needs it:\n{again}"
     for row in situation.matrix.tables.wheel_pages if torch.build else ():
         if re.fullmatch(row.packages, name) and package_matches(row.torch, release):
             page = row.page.format(torch="{}.{}.0".format(*minor(release)), build=torch.build)
             wheel = f"pip install --force-reinstall --no-deps {name} -f {page}"
-            return f"Install the wheel for torch {release}: {wheel}"
+            return f"Install the wheel for torch {release}, or uninstall {name} if nothing needs it:\n{wheel}"
     return ""
 
 
