@@ -128,6 +128,28 @@ def test_one_of_two_served_gpus_is_a_warning():
     assert severity(machine, SLUG) == "warning"
 
 
+@pytest.mark.parametrize(
+    ("version", "told_of"), [("2.1.2+pt29cpu", 1), ("2.1.2+cpu", 1), ("2.1.2+pt29cu128", 0), ("2.1.2", 0)]
+)
+def test_a_wheel_for_the_cpu_beside_a_torch_for_gpus_is_a_warning(version, told_of):
+    library = Extension("torch-scatter", version, "/site/torch_scatter/_scatter_cpu.so", of_torch=True)
+    listed = known((Distribution("torch-scatter", version, "/site/t.dist-info"),), "test")
+    patient = with_environment(
+        nvidia_machine(torch=torch("2.9.1+cu128")), extensions=(library,), distributions=listed
+    )
+    problems = found(patient, SLUG)
+    assert [one.severity for one in problems] == ["warning"] * told_of
+    if told_of:
+        assert (
+            "torch-scatter -f https://data.pyg.org/whl/torch-2.9.0+cu128.html"
+            in problems[0].fixes[0].remedies[0].text
+        )
+    beside_cpu = with_environment(
+        nvidia_machine(torch=torch("2.9.1+cpu")), extensions=(library,), distributions=listed
+    )
+    assert found(beside_cpu, SLUG) == []
+
+
 def test_an_extension_for_amd_has_to_name_the_target():
     machine = amd_machine(amd_gpu(), torch=torch("2.9.1+rocm6.4"))
     wrong = Extension("flash-attn", "2.7.4", "/site/x.so", gfx=("gfx90a", "gfx942"), of_torch=True)
@@ -208,6 +230,15 @@ def test_the_libraries_come_from_where_the_package_says():
     assert isinstance(other.fixes[0].remedies[0], Manual)  # a second CUDA would overwrite the first one's cuDNN
 
 
+def test_beside_a_rocm_torch_a_build_for_rocm_is_asked_for():
+    lacking = Extension("gsplat", "1.5", "/site/gsplat/csrc.so", of_torch=True, needs=("libcudart.so.12",),
+                        missing=(MissingLibrary("libcudart.so.12"), MissingLibrary("libtorch_cuda.so")))  # fmt: skip
+    patient = with_environment(amd_machine(torch=torch("2.9.1+rocm6.4")), extensions=(lacking,))
+    fix = finding(patient, LIBRARIES).fixes[0]
+    assert fix.title == "Install a build of gsplat for this ROCm"
+    assert "for the ROCm of the installed torch" in fix.remedies[0].text
+
+
 def test_one_alternative_that_loads_is_enough():
     old = _needing("bitsandbytes", "/site/bitsandbytes/libbitsandbytes_cuda118.so", CUDART)
     new = _needing("bitsandbytes", "/site/bitsandbytes/libbitsandbytes_cuda128.so")
@@ -255,6 +286,32 @@ def test_symbols_that_torch_does_not_define_tell_of_another_torch():
     assert isinstance(found.fixes[0].remedies[0], Manual)
     whole = Extension("gsplat", "1.5", "/site/gsplat/csrc.so", of_torch=True)
     assert MISMATCH not in dict(told(_machine(whole, distributions=listed)))
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "url", "command"),
+    [
+        (
+            "torch-sparse",
+            "0.6.18+pt28cu128",
+            "",
+            "pip install --force-reinstall --no-deps torch-sparse -f https://data.pyg.org/whl/torch-2.9.0+cu128.html",
+        ),
+        (
+            "acme",
+            "1",
+            "file:///home/me/my%20src",
+            "pip install --no-build-isolation --no-deps --force-reinstall -e '/home/me/my src'",
+        ),
+        ("acme", "1", "", "compile it here"),
+    ],
+)
+def test_a_build_for_this_torch_is_named_with_its_command(name, version, url, command):
+    lacking = Extension(name, version, "/site/x.so", of_torch=True, undefined=(SYMBOL,))
+    listed = known((Distribution(name, version, "/site/x.dist-info", direct_url=url),), "test")
+    fixes = finding(_machine(lacking, distributions=listed), MISMATCH).fixes
+    assert command in fixes[0].remedies[0].text
+    assert ["torch 2.8" in fix.title for fix in fixes[1:]] == ([True] if "pt28" in version else [])
 
 
 def _with_torchao(release: str, beside: str, *symbols: str) -> Machine:
@@ -599,3 +656,35 @@ def test_a_plan_knows_that_a_torch_for_another_cuda_brings_no_runtime_for_what_w
     for build, missing in (("cu126", ["libcudart.so.13"]), ("cu132", []), ("cpu", [])):
         after = base.environment.value.with_torch(known(torch(f"2.14.0+{build}"), "plan"))
         assert [one.name for one in after.extensions[0].missing] == missing, build
+
+
+def test_libraries_in_the_sources_of_an_editable_install_are_read(tmp_path: Path):
+    """Both ways in which installers lead to the sources; what is for another Python is left out."""
+    library, tag = shared_library(needed=("libc10.so", "libtorch.so")), "cpython-312-x86_64-linux-gnu.so"
+    for path in (
+        f"src/acme/ops/_C.{tag}",
+        "src/acme/_C.cpython-310-x86_64-linux-gnu.so",
+        "src/other/x.so",
+        f"flat/_C.{tag}",
+    ):
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(library)
+    site = tmp_path / "site"
+    finder = f"MAPPING: dict[str, str] = {{'flat': '{tmp_path}/flat', 'gone': '/gone/of/it'}}\n"
+    named = write_distribution(site, "acme", "1", files={"_acme.pth": f"{tmp_path}/src\n"})
+    hooks = {
+        "__editable__.flat-1.pth": "import __editable___flat_1_finder\n",
+        "__editable___flat_1_finder.py": finder,
+    }
+    mapped = write_distribution(site, "flat", "1", files=hooks)
+    environment = _environment(
+        site,
+        Distribution("acme", "1", str(named)),
+        Distribution("flat", "1", str(mapped)),
+        python=known("3.12", "test"),
+    )
+    extensions, _ = read_extensions(LiveHost(), environment, {})
+    assert [(one.package, one.path, one.of_torch) for one in extensions] == [
+        ("acme", f"{tmp_path}/src/acme/ops/_C.{tag}", True),
+        ("flat", f"{tmp_path}/flat/_C.{tag}", True),
+    ]

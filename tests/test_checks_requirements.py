@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import DamagedFile, Fact, ImportTrial, known
+from gpudoctor.machine import DamagedFile, Distribution, Fact, ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.probes.frameworks import FrameworkRows
@@ -19,7 +19,7 @@ from gpudoctor.situation import Situation
 from tests.support.check_cases import matrix
 from tests.support.environments import write_distribution, write_torch, write_venv
 from tests.support.judging import finding, judged, plan_of, remedies, severity, told
-from tests.support.machines import change, nvidia_gpu, nvidia_machine, with_environment
+from tests.support.machines import amd_machine, change, nvidia_gpu, nvidia_machine, torch, with_environment
 
 REQUIRES = (
     "typing-extensions>=4.10.0",
@@ -229,6 +229,18 @@ def test_a_rocm_torch_has_its_triton_under_another_name(site):
     remove(site, "triton")
     write_distribution(site, "pytorch-triton-rocm", "3.5.1")
     assert told(machine(site), "GPD432") == []
+
+
+@pytest.mark.parametrize(
+    ("version", "fix"), [("3.3.1", ["ReplacePackage pytorch-triton-rocm==3.5.1"]), ("3.6.0", [])]
+)
+def test_an_older_triton_than_a_rocm_torch_pins_is_replaced_and_a_newer_one_is_accepted(version, fix):
+    asked = ("pytorch-triton-rocm==3.5.1 ; platform_system == 'Linux'",)
+    torchs = Distribution("torch", "2.9.1+rocm6.4", "/s/torch.dist-info", "pip", asked)
+    patient = amd_machine(torch=torch("2.9.1+rocm6.4"))
+    listed = known((Distribution("pytorch-triton-rocm", version, "/s/t.dist-info", "pip"), torchs), "/s")
+    patient = with_environment(patient, distributions=listed)
+    assert remedies(patient, "requirements-incomplete") == fix if fix else told(patient, "GPD432") == []
 
 
 def test_torchvision_without_pillow_is_an_error_of_torchvision(site):

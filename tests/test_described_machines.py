@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from gpudoctor.cli import gpudoctor
 from gpudoctor.isa import cuda_runs, gfx_runs
 from gpudoctor.matrix.load import load_matrix
-from tests.support.environments import write_torch, write_venv
+from tests.support.environments import shared_library, write_torch, write_venv
 
 
 def whatif(text: str) -> dict[str, Any]:
@@ -552,3 +552,22 @@ def test_a_driver_with_a_number_of_its_own_is_called_by_it():
 def test_a_known_issue_of_another_framework_is_told_whatever_torch_is_for(torch):
     found = whatif(f"--gpu RTX~5080 --torch {torch} --package tensorflow==2.20.0 --python-version 3.12")["findings"]
     assert ("error", "nv-tensorflow-sm120") in {(one["severity"], one["subject"]) for one in found}
+
+
+def test_a_stub_in_the_load_path_of_the_environment_also_hides_the_driver_of_a_described_machine(
+    tmp_path: Path,
+) -> None:
+    """LD_LIBRARY_PATH of an image comes before the driver that the container runtime brings."""
+    stubs = tmp_path / "cuda/lib64/stubs"
+    stubs.mkdir(parents=True)
+    (stubs / "libcuda.so.1").write_bytes(shared_library(soname="libcuda.so.1"))
+    write_torch(write_venv(tmp_path / "venv"))
+    target = ("--level", "static", "--python", str(tmp_path / "venv"), "--gpu", "RTX 4090", "--driver", "580.65.06")
+    for value, slugs in ((str(stubs), ["libcuda-stub"]), (str(tmp_path), [])):
+        out = (
+            CliRunner()
+            .invoke(gpudoctor, ["check", *target, "--format", "json"], env={"LD_LIBRARY_PATH": value})
+            .stdout
+        )
+        found = [one["slug"] for one in json.loads(out)["findings"] if one["severity"] == "error"]
+        assert found[:1] == slugs

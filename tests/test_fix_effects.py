@@ -205,14 +205,25 @@ def test_only_the_extra_brings_the_libraries_of_a_framework(damaged: bool) -> No
     assert plan.predicted.left == ()
 
 
-def test_only_the_part_of_jax_that_is_wrong_is_replaced_and_its_libraries_are_still_missing() -> None:
-    versions = {"jax": "0.6.2", "jaxlib": "0.6.2", "jax-cuda12-plugin": "0.6.2", "jax-cuda12-pjrt": "0.6.0"}
-    listed = tuple(Distribution(name, version, path="/site/x", installer="pip") for name, version in versions.items())
-    files = FrameworkFiles(
-        "jax", "0.6.2", build="jax-cuda12-plugin", not_found=known(("libcublas.so.12",), "test"), source="/site"
+@pytest.mark.parametrize(
+    "packages",
+    [
+        {"jax-cuda12-plugin": "0.6.2"},
+        {"jax-cuda12-plugin": "0.6.2", "jax-cuda12-pjrt": "0.6.0"},
+        {"jax-cuda12-plugin": "0.4.36", "jax-cuda12-pjrt": "0.4.36"},
+    ],
+)
+def test_an_extra_of_jax_brings_the_plugin_with_its_parts_in_one_step(packages: dict[str, str]) -> None:
+    plugin = "jax-cuda12-plugin"
+    asked = {plugin: (f"jax-cuda12-pjrt=={packages[plugin]}",)}
+    there = {"jax": "0.6.2", "jaxlib": "0.6.2", **packages}
+    listed = tuple(
+        Distribution(name, version, "/s/x.dist-info", "pip", asked.get(name, ())) for name, version in there.items()
     )
-    machine = with_environment(
-        nvidia_machine(torch=None), distributions=known(listed, "/site"), has_pip=True,
-        frameworks=Frameworks(others=(files,)),
-    )  # fmt: skip
-    assert commands(plan_of(machine, Permissions(packages=True))) == ["jax-cuda12-pjrt==0.6.2", "jax[cuda12]==0.6.2"]
+    lost = FrameworkFiles(
+        "jax", version="0.6.2", build=plugin, not_found=known(("libcublas.so.12",), "/s"), source="/s"
+    )
+    patient = nvidia_machine(torch=None, python="3.11")
+    machine = with_environment(patient, frameworks=Frameworks(others=(lost,)), distributions=known(listed, "/s"))
+    found = plan_of(machine).steps
+    assert [planned.step.argv[-1] for planned in found] == ["jax[cuda12]==0.6.2"]

@@ -17,7 +17,16 @@ from gpudoctor.checks.framework.torch_vendor import torch_cpu_only
 
 from gpudoctor.finding import RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.host import LiveHost
-from gpudoctor.machine import Installers, Machine, ProjectPackage, PythonEnvironment, TorchAsked, known
+from gpudoctor.machine import (
+    Constraint,
+    Installers,
+    InstallerSettings,
+    Machine,
+    ProjectPackage,
+    PythonEnvironment,
+    TorchAsked,
+    known,
+)
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
@@ -365,6 +374,29 @@ def test_an_extra_of_the_project_that_has_the_build_is_synced_and_nothing_is_cha
     text = EXTRAS.format(base="https://me:secret99@x.example")
     (tmp_path / "pyproject.toml").write_text(text)
     assert not any(one.index for one in probed(tmp_path / ".venv").torch_asked)
+
+
+def test_an_extra_with_a_build_for_the_gpus_is_synced_though_its_index_ends_at_an_older_torch(tmp_path: Path) -> None:
+    """torch 2.13.0 has no build in the index cu128, which the project names for its other extra."""
+    write_torch(write_venv(tmp_path / ".venv"), "2.13.0+cpu", None)
+    (tmp_path / "uv.lock").touch()
+    text = EXTRAS.format(base="https://download.pytorch.org/whl").replace("torch==2.13.0", "torch>=2.9")
+    (tmp_path / "pyproject.toml").write_text(text)
+    machine = change(nvidia_machine(driver="580.65.06"), environment=known(probed(tmp_path / ".venv"), "test"))
+    remedy = check_result(torch_cpu_only, machine).findings[0].fixes[0].remedies[0]
+    assert isinstance(remedy, ReplaceTorch)
+    assert remedy.build == "cu128"
+    assert commands(probed(tmp_path / ".venv"), remedy) == ["uv sync --inexact --extra gpu"]
+
+
+def test_a_constraint_of_the_project_is_named_before_uv_stops_at_it() -> None:
+    limit = Constraint("torchvision", "<0.23", source="/proj/pyproject.toml, line 8")
+    installers = Installers(programs=known(("uv",), "PATH"), uv=InstallerSettings(constraints=(limit,)))
+    found = project("uv.lock", installers=installers)
+    text = by_hand(found, ReplacePackage("torchvision", "==0.28.0"))
+    assert "the constraint torchvision<0.23 (/proj/pyproject.toml, line 8) excludes it" in text
+    assert "uv add --frozen torchvision==0.28.0" in text
+    assert commands(found, ReplacePackage("torchvision", "==0.22.1"))
 
 
 @pytest.mark.parametrize(

@@ -635,12 +635,29 @@ def test_a_value_of_torchs_allocator_that_ends_torch(name, value, fails):
         ({"faiss-cpu": "1.15.1", "faiss-gpu-cu12": "1.14.1"}, "packages-overwrite-each-other", "faiss-gpu-cu12"),
         ({"faiss-gpu-cu11": "1.10", "faiss-gpu-cu12": "1.14.1"}, "packages-overwrite-each-other", None),
         ({"xgboost": "3.2.0", "xgboost-cpu": "3.2.0"}, "packages-overwrite-each-other", "xgboost"),
+        ({"spconv": "2.3.8", "spconv-cu126": "2.3.8", "cumm-cu126": "0.8.2"}, "packages-overwrite-each-other",
+         "spconv-cu126"),
     ],
 )  # fmt: skip
 def test_packages_that_own_the_same_files(packages, slug, kept):
     finding = found(machine(packages), slug)[0]
     again = [remedy.name for fix in finding.fixes for remedy in fix.remedies[-1:]]
     assert again == ([kept] if kept else [])
+
+
+@pytest.mark.parametrize(
+    ("packages", "slug", "kept"),
+    [
+        ({"paddlepaddle": "3.3.1", "paddlepaddle-gpu": "3.3.1"}, "packages-overwrite-each-other", "paddlepaddle-gpu"),
+        ({"mmcv": "2.2.0", "mmcv-lite": "2.2.0"}, "packages-overwrite-each-other", "mmcv"),
+        ({"mmcv": "1.7.2", "mmcv-full": "1.7.2"}, "packages-overwrite-each-other", "the one that you need"),
+        ({"onnxruntime": "1.32.0", "ort-nightly-gpu": "1.33"}, "ort-cpu-and-gpu-both", "ort-nightly-gpu"),
+    ],
+)
+def test_what_the_package_index_lacks_is_kept_by_hand(packages, slug, kept):
+    (problem,) = found(machine(packages), slug)
+    (remedy,) = problem.fixes[0].remedies
+    assert f"pip uninstall -y {' '.join(packages)}\nThen install only {kept}, as https://" in remedy.text
 
 
 def test_an_older_driver_keeps_the_cupy_that_it_runs():

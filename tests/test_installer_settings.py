@@ -444,9 +444,10 @@ def test_a_project_whose_tool_is_missing_is_shown() -> None:
         assert text.startswith(f"{tool} is not on PATH.") and f"{tool} add" in text
 
 
-def test_remains_without_record_are_removed_first_and_nothing_outside_the_environment() -> None:
+@pytest.mark.parametrize("lacks", ["RECORD", "METADATA"])  # pip stops without the one, and needs the other to see it
+def test_remains_without_record_are_removed_first_and_nothing_outside_the_environment(lacks: str) -> None:
     site = "/venv/lib/python3.12/site-packages"
-    lost = Distribution("torch", "2.9.1+cpu", f"{site}/torch-2.9.1+cpu.dist-info", lacks=("RECORD",))
+    lost = Distribution("torch", "2.9.1+cpu", f"{site}/torch-2.9.1+cpu.dist-info", lacks=(lacks,))
     patient = change(environment(torch("2.9.1+cpu")), distributions=known((lost,), site))
     machine = change(nvidia_machine(), environment=known(patient, "test"))
     first, *_ = steps(machine, OTHERS)
@@ -543,6 +544,16 @@ def test_pip_installs_into_the_environment_whatever_it_is_configured_to(
     patient.repair(ReplaceTorch("2.13.0", "cu128", "download.pytorch.org", f"{base}/cu128"))
     assert patient.version() == "2.13.0+cu128"
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_a_pip_that_is_configured_for_another_python_is_told_its_own(
+    venv: MakeVenv, tmp_path: Path, base: str
+) -> None:
+    conf = tmp_path / "pip.conf"
+    conf.write_text(f"[global]\npython = {tmp_path}/other/bin/python\n")
+    patient = venv(PIP_CONFIG_FILE=str(conf))
+    patient.repair(ReplaceTorch("2.13.0", "cu128", "download.pytorch.org", f"{base}/cu128"))
+    assert patient.version() == "2.13.0+cu128"
 
 
 def test_pip_replaces_a_torch_without_record(venv: MakeVenv, base: str) -> None:

@@ -350,6 +350,7 @@ def test_conda_gets_conda_forge() -> None:
     assert choice.commands["conda"][:5] == ("conda", "install", "-y", "-p", "/opt/conda/envs/gpu")
     assert choice.commands["conda"][-1] == "cuda-version>=12.8,<14"
     assert choice.commands["pixi"][:2] == ("pixi", "add")
+    assert choice.commands["pixi_toml"] == ("[system-requirements]", 'cuda = "13"')  # else pixi takes the CPU build
     assert "pip" not in choice.commands
 
 

@@ -12,6 +12,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, 
 from gpudoctor.frameworks.other_frameworks import framework_of, in_one_folder, on_the_loaders_path
 from gpudoctor.frameworks.torch.compiled_packages import has_own_check, torch_mismatch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, stem_of, without_cuda
+from gpudoctor.frameworks.torch.release_for_torch import own_build
 from gpudoctor.frameworks.torch.unmet_dependencies import required_here
 from gpudoctor.machine import Extension, MissingLibrary
 from gpudoctor.machine.torch import COMPANIONS
@@ -210,20 +211,28 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
         why = f"{extension.package} names it as a source of its libraries"
         remedies = tuple(ReplacePackage(one.name, one.specifier, why=why) for one in sources.values())
         return Fix(f"Install the libraries that {extension.package} names", remedies)
-    title = f"Install a build of {extension.package} for this {'ROCm' if vendor_of(extension) == 'amd' else 'CUDA'}"
+    title = f"Install a build of {extension.package} for this {_runtime(situation, extension)}"
     toolkit = next((one.marker for one in asked if one.name == "cuda-toolkit" and "extra" in one.marker), "")
     extra = re.search(r"extra\s*==\s*[\"']([\w-]+)", toolkit)
     if extra and not other_release:
         why = "with this extra it brings its libraries"
         whole = ReplacePackage(extension.package, f"=={extension.version}", extra=extra[1], why=why)
         return Fix(f"Install the libraries that {extension.package} names", (whole,))
-    return Fix(title, (Manual(_advice(extension, tuple(missing)), risk="replaces"),))
+    return Fix(title, (Manual(_advice(situation, extension, tuple(missing)), risk="replaces"),))
 
 
-def _advice(extension: Extension, names: tuple[str, ...]) -> str:
-    package, runtime = extension.package, "ROCm" if vendor_of(extension) == "amd" else "CUDA"
+def _runtime(situation: Situation, extension: Extension) -> str:
+    """What a build of it is for: a library beside torch shares torch's runtime, whatever it was compiled for."""
+    if extension.of_torch and situation.torch is not None:
+        return "ROCm" if situation.torch.rocm else "CUDA"
+    return "ROCm" if vendor_of(extension) == "amd" else "CUDA"
+
+
+def _advice(situation: Situation, extension: Extension, names: tuple[str, ...]) -> str:
+    package, runtime = extension.package, _runtime(situation, extension)
     if extension.of_torch:
-        return (
+        how = own_build(situation, situation.torch, package) if situation.torch else ""
+        return how or (
             f"Install a build of {package} for the {runtime} of the installed torch (see its release page, or "
             f"`gpudoctor scan WHEEL`), or uninstall {package} if nothing needs it."
         )

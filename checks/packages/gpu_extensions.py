@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity, by_hand
 from gpudoctor.frameworks.described_packages import described_without_code, older_than_source, unsupported
 from gpudoctor.frameworks.other_frameworks import framework_of
 from gpudoctor.frameworks.torch.compiled_packages import (
@@ -18,8 +19,11 @@ from gpudoctor.frameworks.torch.compiled_packages import (
 )
 from gpudoctor.frameworks.torch.coverage import cuda_answer
 from gpudoctor.frameworks.torch.gpu_coverage import arch_list, fits
+from gpudoctor.frameworks.torch.release_for_torch import own_build
 from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import OVERRIDE, Distribution, Extension, Gpu, Torch, archs_of
+from gpudoctor.machine.torch import COMPANIONS
+from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.extensions import by_package, file_of, made_for_gpus, vendor_of
 from gpudoctor.situation.gpu_groups import finding, gpu_names
@@ -57,6 +61,7 @@ def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
             yield _without_code(situation, counting, lacking, "error" if whole else "warning")
     yield from described_without_code(situation)
     yield from _not_compiled(situation)
+    yield from _for_the_cpu(situation)
 
 
 def _not_compiled(situation: Situation) -> Iterator[Finding]:
@@ -83,6 +88,28 @@ def _not_compiled(situation: Situation) -> Iterator[Finding]:
                 ),
                 refs=(row.source,),
             )
+
+
+def _for_the_cpu(situation: Situation) -> Iterator[Finding]:
+    """Packages compiled beside torch whose version says that they are for the CPU: torch-scatter 2.1.2+pt29cpu."""
+    torch, gpus = situation.torch, tuple(fit.gpu for fit in fits(situation) if fit.served)
+    if torch is None or not gpus or situation.built_for is None:
+        return
+    for name, extensions in by_package(situation).items():
+        package = situation.machine.installed(name)
+        own = any(one.of_torch for one in extensions) and name not in COMPANIONS
+        if package is None or not own or not re.search(r"(?<![a-z])cpu$", local_version(package.version)):
+            continue
+        how = own_build(situation, torch, name) or f"Install a build of {name} for GPUs (see its release page)."
+        yield finding(
+            "warning",
+            gpus,
+            message=f"{name} {package.version} is a build for the CPU: its operations fail with tensors on a GPU.",
+            saw=package.version,
+            want=f"a build for {torch.build or 'the GPUs here'}",
+            evidence=(Evidence.of_package(package),),
+            fixes=(by_hand(f"Install a build of {name} for this torch", how, "replaces"),),
+        )
 
 
 def _computes(situation: Situation, extension: Extension) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity
+from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, ReplacePackage, Severity, by_hand
 from gpudoctor.frameworks.other_frameworks import JAX_PLUGIN, refused_plugins, release_of, rewrite_shared_files
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.questions import group_of
@@ -86,6 +86,8 @@ def _sharing(situation: Situation, row: SharedFiles, group: list[Distribution]) 
     together = "They are installed together, and" if len(group) > 2 else "Both"
     names_of_group = {one.name for one in group}
     broken = any(one.package in names_of_group and one.missing for one in situation.machine.extensions)
+    instructions = _instructions(situation, row, keep) if keep else ""
+    fixes = (_by_hand(instructions, keep, group) if instructions else _keep_only([keep], group),) if keep else ()
     return Finding(
         severity="note" if not situation.usable else "error" if broken else row.severity if keep else "note",
         message=f"{names} are installed. {together} own {row.what}: a program gets the files of the one that was "
@@ -95,7 +97,7 @@ def _sharing(situation: Situation, row: SharedFiles, group: list[Distribution]) 
         subject=f"{keep.name} {keep.version}" if keep else group[0].name,
         framework=row.framework,
         evidence=tuple(map(Evidence.of_package, group)),
-        fixes=(_keep_only([keep], group),) if keep else (),
+        fixes=fixes,
         refs=(row.source,),
     )
 
@@ -106,14 +108,18 @@ def _pairs(situation: Situation, row: SharedFiles, groups: list[list[Distributio
     keep = [one for one in kept if one is not None]
     names = ", ".join(" and ".join(f"{one.name} {one.version}" for one in group) for group in groups)
     own = f"Both own {row.what}" if len(groups) == 1 else f"Each pair owns {row.what}"
-    fixes = (_keep_only(keep, [one for group in groups for one in group]),) if len(keep) == len(groups) else ()
+    members = [one for group in groups for one in group]
+    known = len(keep) == len(groups)
+    fixes = (_keep_only(keep, members),) if known else ()
+    if row.instructions:
+        fixes = (_by_hand(row.instructions, keep[0] if keep else None, members),)
     return Finding(
         severity=row.severity if situation.usable else "note",
         message=f"{names} are installed. {own}: a program gets the files of the one that was installed last.",
         saw=f"{len(groups)} pairs" if len(groups) > 1 else " and ".join(one.name for one in groups[0]),
-        want=f"only {', '.join(one.name for one in keep)}" if fixes else "one of each",
-        subject=", ".join(one.name for one in keep) if fixes else groups[0][0].name,
-        evidence=tuple(Evidence.of_package(one) for group in groups for one in group),
+        want=f"only {', '.join(one.name for one in keep)}" if known else "one of each",
+        subject=", ".join(one.name for one in keep) if known else groups[0][0].name,
+        evidence=tuple(map(Evidence.of_package, members)),
         fixes=fixes or tuple(_one_cuda(situation)),
         refs=(row.source,),
     )
@@ -126,6 +132,23 @@ def _one_cuda(situation: Situation) -> Iterator[Fix]:
             from gpudoctor.frameworks.gpu_builds import for_cuda
 
             yield from for_cuda(situation, one, {figures(situation.torch.cuda)[0]})
+
+
+def _instructions(situation: Situation, row: SharedFiles, keep: Distribution) -> str:
+    """Where a person reads how a build is installed that no package index has."""
+    builds = situation.matrix.builds_of(row.framework or "")
+    of_package = (
+        one for one in builds if one.package == keep.name and package_matches(one.version or "", keep.version)
+    )
+    return next((one.instructions for one in of_package if not one.install), "")
+
+
+def _by_hand(instructions: str, keep: Distribution | None, group: list[Distribution]) -> Fix:
+    """What a person does where the package index lacks the one to keep."""
+    name = keep.name if keep else "the one that you need"
+    removed = " ".join(one.name for one in group)
+    text = f"pip uninstall -y {removed}\nThen install only {name}, as {instructions} says."
+    return by_hand(f"Keep only {name}", text, "replaces")
 
 
 def _keep_only(keep: list[Distribution], group: list[Distribution]) -> Fix:
@@ -141,9 +164,9 @@ def _to_keep(situation: Situation, row: SharedFiles, group: list[Distribution]) 
     each. Of packages without a framework, the only one for GPUs, by its name."""
     if row.framework is None:
         named = [one for one in group if re.search(r"-(gpu|cu\d+)\b", one.name)]
-        for_gpus = named or [one for one in group if not one.name.endswith("-cpu")]
+        for_gpus = named or [one for one in group if not one.name.endswith(("-cpu", "-lite"))]
         majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.cuda}
-        wanted = [one for one in for_gpus if one.name.rpartition("-cu")[2] in majors] or for_gpus
+        wanted = [one for one in for_gpus if one.name.rpartition("-cu")[2][:2] in majors] or for_gpus
         served = situation.usable_of("nvidia") or not situation.usable
         return wanted[0] if served and len(wanted) == 1 else None
     return _for_the_gpus(situation, row.framework, group)

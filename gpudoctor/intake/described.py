@@ -35,6 +35,7 @@ from gpudoctor.machine import (
     ImportTrial,
     Jetson,
     KernelLog,
+    Library,
     LoadPath,
     LogFault,
     Machine,
@@ -228,7 +229,7 @@ def with_gpus(
         buses=known(True, SOURCE),
         nvidia=NvidiaStack(module=absent(SOURCE), modules_loaded=known((), SOURCE), nodes=nodes),
         amd=_amd_stack(gpus, driver, wsl=wsl),
-        load_path=LoadPath(),
+        load_path=LoadPath(found=_stubs(machine)),
         level=machine.level if machine.smoke else "static",  # the driver here is not that machine's
     )
     described_gpus = _with_import_elsewhere(described_gpus)
@@ -254,6 +255,11 @@ def _with_import_elsewhere(machine: Machine) -> Machine:
     else:
         fact = replace(torch, trial=replace(torch.trial, value=replace(trial, device_count=None)))
     return machine.with_environment(environment.with_torch(replace(environment.torch, value=fact)))
+
+
+def _stubs(machine: Machine) -> tuple[Library, ...]:
+    """The toolkit's stubs in LD_LIBRARY_PATH: that goes with the environment, and comes before any driver."""
+    return tuple(one for one in machine.load_path.found if (one.kind, one.via) == ("stub", "LD_LIBRARY_PATH"))
 
 
 def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
@@ -294,6 +300,7 @@ def with_driver(machine: Machine, driver: str, matrix: Matrix) -> Machine:
             assumed = (JETSON_DRIVER,)
     stack = nvidia_stack(machine, version, flavour, matrix, SOURCE)
     path = driver_libraries(machine, version, SOURCE)
+    path = replace(path, found=(*_stubs(machine), *path.found))
     return replace(machine, nvidia=stack, load_path=path, assumed=(*machine.assumed, *assumed))
 
 

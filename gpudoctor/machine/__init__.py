@@ -49,6 +49,8 @@ class Machine(Record, frozen=True):
     """Programs outside of Python environments that compute on GPUs: ollama, llama.cpp."""
     variables: dict[str, str] = field(default_factory=dict)
     """Relevant environment variables of the examined process."""
+    variable_files: dict[str, str] = field(default_factory=dict)
+    """Where some of these are set: "~/.bashrc, line 12"."""
     kernel_log: Fact[KernelLog] = unknown("not probed")
     smoke: Smoke | None = None
     """The results of the smoke kernels, if they ran."""

@@ -233,6 +233,8 @@ class InstallerSettings(Record, frozen=True):
     """It only says what it would install."""
     no_binary: tuple[str, ...] = ()
     user: bool = False
+    python: str = ""
+    """pip works on the environment of this Python, whichever runs it."""
     elsewhere: dict[str, str] = field(default_factory=dict)
     """Folders that packages go to instead of the environment, by option: target, prefix, root."""
     torch_backend: str = ""

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import AnyRemedy, RemovePackage, ReplacePackage, ReplaceTorch
 from gpudoctor.frameworks.package_spec import torch_and_companions
 from gpudoctor.machine import InstallerSettings, Machine, unknown
-from gpudoctor.planner import pip_steps, project_steps, python_steps
+from gpudoctor.planner import conda_steps, pip_steps, project_steps, python_steps
 from gpudoctor.planner.install_requests import Wanted
 from gpudoctor.planner.place import Place, Tool, place
 from gpudoctor.situation import Situation
@@ -153,6 +153,8 @@ def _conda_forge(here: Place, situation: Situation, torch: ReplaceTorch) -> Comm
         for step in python_steps.replace_torch(replace(here, tool=tool), situation, torch)[:1]:
             argv = step.argv if isinstance(step, RunStep) else ()
             commands[way] = tuple(shlex.split(step.text.splitlines()[-1])) if isinstance(step, ManualStep) else argv
+    if line := conda_steps.cuda_requirement(torch.build):
+        commands[Way.PIXI_TOML] = ("[system-requirements]", line)
     return commands
 
 

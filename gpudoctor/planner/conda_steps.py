@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 
 from gpudoctor.finding import ReplaceTorch, SetVariable
 from gpudoctor.planner.place import Place, risk_of
@@ -25,13 +26,18 @@ def torch(place: Place, remedy: ReplaceTorch, why: str) -> Step:
 
 def _declared(build: str) -> str:
     """pixi looks for what the manifest says, not for what the machine has."""
-    newest = re.search(r"<(\d+)", build)
-    if newest is None:
-        return ""
     return (
-        f'pixi takes the CPU build where its manifest has no `cuda = "{int(newest[1]) - 1}"` below '
-        "[system-requirements] (or for its platform): add it. Then:\n"
+        f"pixi takes the CPU build where its manifest has no `{line}` below [system-requirements] (or for its "
+        "platform): add it. Then:\n"
+        if (line := cuda_requirement(build))
+        else ""
     )
+
+
+def cuda_requirement(build: str) -> str:
+    """The line that pixi's manifest needs for "cuda-version>=12.8,<13"; "" for a build without CUDA."""
+    newest = re.search(r"<(\d+)", build)
+    return f'cuda = "{int(newest[1]) - 1}"' if newest else ""
 
 
 def reinstall(place: Place, name: str, version: str, why: str) -> Step:
@@ -53,6 +59,11 @@ def set_variable(place: Place, remedy: SetVariable) -> Step | None:
     argv = (*config, "set", "-p", place.prefix, f"{remedy.name}={remedy.value}")
     undo = ((*config, "unset", "-p", place.prefix, remedy.name),)
     return RunStep(argv=argv, why=remedy.why, risk=risk_of(remedy.name), undo=undo)
+
+
+def unset_variable(place: Place, name: str) -> str:
+    """The command for a variable that activation sets."""
+    return shlex.join((_tool(place), "env", "config", "vars", "unset", "-p", place.prefix, name))
 
 
 def _tool(place: Place) -> str:

@@ -24,6 +24,11 @@ def installer_obstacle(place: Place, situation: Situation, wanted: Iterable[Pack
         return f"{source} names {', '.join(settings.lost)}, which is not there: {place.tool} stops at it"
     if place.tool in ("uv", "uv-project") and (why := _obstacle_in_uvs_files(settings)):
         return why
+    return excluded(situation, wanted)
+
+
+def excluded(situation: Situation, wanted: Iterable[PackageSpec]) -> str:
+    """The constraint that excludes one of these; "" if none does. The tool of a project stops at it, too."""
     for item in wanted:
         exact = re.fullmatch(r"==([^*,]+)", item.spec)
         if exact and (why := refusal(situation, item.name, exact[1])):

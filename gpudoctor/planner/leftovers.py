@@ -19,7 +19,7 @@ def leftovers(place: Place, situation: Situation, names: Iterable[str]) -> tuple
     found: list[tuple[str, str]] = []
     for name in names:
         package = machine.installed(name)
-        if package is not None and has_no_record(machine, name) and package.installer not in _KEEPERS:
+        if package is not None and cannot_be_uninstalled(machine, name) and package.installer not in _KEEPERS:
             site = package.path.rpartition("/")[0]
             rows = (row for row in situation.matrix.tables.package_folders if row.package == name)
             folders = (f"{site}/{folder}" for row in rows for folder in row.folders)
@@ -57,16 +57,17 @@ def remove_leftovers(found: tuple[tuple[str, str], ...]) -> tuple[Step, ...]:
     if not found:
         return ()
     names = ", ".join(dict.fromkeys(name for _, name in found))
-    why = (
-        f"no installer can remove what is left of {names}: it has no record of its files, and would mix with new ones"
-    )
+    why = f"no installer can remove what is left of {names}: its record is not whole, and it would mix with new ones"
     return (RunStep(argv=("rm", "-rf", *(path for path, _ in found)), why=why, risk="replaces"),)
 
 
-def has_no_record(machine: Machine, name: str) -> bool:
-    """Whether pip can neither uninstall nor replace a package: its RECORD is gone."""
+def cannot_be_uninstalled(machine: Machine, name: str) -> bool:
+    """Whether pip can neither uninstall nor replace a package: it stops without RECORD, and sees none without
+    METADATA. Of links that lead nowhere METADATA is one, and they are removed as such."""
     found = machine.installed(name)
-    return found is not None and "RECORD" in found.lacks
+    if found is None:
+        return False
+    return "RECORD" in found.lacks or ("METADATA" in found.lacks and not found.unlinked)
 
 
 def remove_folder_links(place: Place, machine: Machine, wanted: Iterable[PackageSpec]) -> tuple[Step, ...]:

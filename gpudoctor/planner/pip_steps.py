@@ -23,7 +23,7 @@ from gpudoctor.planner.install_requests import (
 )
 from gpudoctor.planner.installer_obstacle import installer_obstacle
 from gpudoctor.planner.leftovers import (
-    has_no_record,
+    cannot_be_uninstalled,
     leftovers,
     remove_file_links,
     remove_folder_links,
@@ -158,14 +158,14 @@ def install_argvs(
 
 
 def over_itself(place: Place, wanted: tuple[PackageSpec, ...], index: str, machine: Machine | None = None) -> Argv:
-    """The command that writes the files of these packages again, and nothing else. pip refuses to uninstall what has
-    no RECORD, so that is written over."""
+    """The command that writes the files of these packages again, and nothing else. What pip cannot
+    uninstall is written over."""
     options, names = _options(place, index), _requirements(place, wanted, index)
     if place.tool != "pip":
         afresh = tuple(part for item in wanted for part in ("--reinstall-package", item.name))
         return (*_uv(place, "install"), *afresh, "--no-deps", *options, *names)
-    unrecorded = machine is not None and any(has_no_record(machine, item.name) for item in wanted)
-    afresh = ("--ignore-installed",) if unrecorded else ("--force-reinstall",)
+    stuck = machine is not None and any(cannot_be_uninstalled(machine, item.name) for item in wanted)
+    afresh = ("--ignore-installed",) if stuck else ("--force-reinstall",)
     return (*pip(place, "install"), *afresh, "--no-deps", *options, *names)
 
 
@@ -247,7 +247,10 @@ def restore(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...])
 
 def pip(place: Place, verb: str) -> Argv:
     """`pip VERB` for this environment, with pip or uv."""
-    return _uv(place, verb) if place.tool != "pip" else (place.python, "-m", "pip", verb)
+    if place.tool != "pip":
+        return _uv(place, verb)
+    itself = ("--python", place.python) if place.settings.python else ()
+    return (place.python, "-m", "pip", *itself, verb)
 
 
 def _options(place: Place, index: str) -> Argv:

@@ -95,6 +95,8 @@ class Place(Struct, frozen=True):
     """Tools on PATH; None: unknown."""
     set_in: dict[str, str] = field(default_factory=dict)
     """The file that sets a variable whenever this Python starts, by the variable's name."""
+    files_of_variables: dict[str, str] = field(default_factory=dict)
+    """The file that sets a variable when a shell starts or the environment is activated, with its line."""
     project_keys: tuple[str, ...] = ()
     compiled_by: tuple[str, ...] = ()
     """As the record has them."""
@@ -155,6 +157,7 @@ def place(machine: Machine) -> Place:
         uv=installers.uv,
         obstacle=_obstacle(environment, tool) if environment else "",
         set_in=_set_in(environment),
+        files_of_variables={name: file for name, file in machine.variable_files.items() if file.isprintable()},
         makes_pip=environment is not None and installer(environment) == "ensurepip",
         broken_pip=tuple(filter(is_path, installers.pip_files)),
         installer="uv" if environment is not None and installer(environment) == "uv" else "pip",

@@ -31,7 +31,7 @@ from gpudoctor.planner.install_requests import (
     places_that_ask,
     several_decide,
 )
-from gpudoctor.planner.installer_obstacle import installer_obstacle
+from gpudoctor.planner.installer_obstacle import excluded, installer_obstacle
 from gpudoctor.planner.leftovers import leftovers, remove_leftovers, stray_records
 from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
 from gpudoctor.situation import Situation
@@ -62,7 +62,7 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
     if place.tool == "uv-project":
         explicit = project_steps.serves_only_these(situation.matrix, remedy)
         steps = project_steps.uv_project(place, situation.machine, wanted, explicit=explicit)
-        steps = _with_tool(place, "uv", steps)
+        steps = _with_tool(place, "uv", steps, excluded(situation, wanted.packages))
     else:
         steps = _install(place, situation, wanted)
     runs = any(isinstance(step, RunStep) for step in steps)
@@ -225,7 +225,9 @@ def set_variable(place: Place, remedy: SetVariable) -> tuple[Step, ...]:
         text = f"In {place.set_in[remedy.name]}, which runs whenever this Python starts: set {remedy.name} to "
         return (ManualStep(text=f"{text}{remedy.value!r} there.", why=remedy.why),)
     kept = conda_steps.set_variable(place, remedy)
-    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=remedy.why, risk=risk_of(remedy.name)),)
+    file = place.files_of_variables.get(remedy.name)
+    why = f"{remedy.why}; today {file} sets it" if file else remedy.why
+    return (kept or EnvStep(name=remedy.name, value=remedy.value, why=why, risk=risk_of(remedy.name)),)
 
 
 def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
@@ -238,7 +240,12 @@ def unset_variable(place: Place, remedy: UnsetVariable) -> tuple[Step, ...]:
         )
         return (ManualStep(text=f"{text}starts.", why=remedy.why),)
     where = "the container's start command, Dockerfile or manifest" if place.container else "the shell, unit or job"
-    text = f"unset {remedy.name}\nand remove it from {where} that sets it"
+    text = f"unset {remedy.name}\n"
+    if file := place.files_of_variables.get(remedy.name):
+        of_conda = file.endswith("/conda-meta/state")
+        text += conda_steps.unset_variable(place, remedy.name) if of_conda else f"and remove it from {file}"
+    else:
+        text += f"and remove it from {where} that sets it"
     return (ManualStep(text=text, why=remedy.why),)
 
 
@@ -252,7 +259,8 @@ def _install(place: Place, situation: Situation, wanted: Wanted) -> tuple[Step, 
     if place.tool == "pip-tools":
         return _with_tool(place, "", edited_projects.pip_tools(place, machine, wanted))
     if place.tool == "uv-project":
-        return _with_tool(place, "uv", project_steps.uv_project(place, machine, wanted))
+        steps = project_steps.uv_project(place, machine, wanted)
+        return _with_tool(place, "uv", steps, excluded(situation, wanted.packages))
     if place.tool == "poetry":
         return _with_tool(place, "poetry", project_steps.poetry(place, machine, wanted))
     # For pdm a package with other extras is another one.
@@ -262,14 +270,14 @@ def _install(place: Place, situation: Situation, wanted: Wanted) -> tuple[Step, 
         return (project_steps.by_a_person(machine, wanted),)
     if place.tool == "pipenv":
         return _with_tool(place, "pipenv", (project_steps.pipenv(place, asked, wanted),))
-    steps = edited_projects.pdm if place.tool == "pdm" else edited_projects.hatch
-    return _with_tool(place, place.tool, steps(place, asked, wanted))
+    edit = edited_projects.pdm if place.tool == "pdm" else edited_projects.hatch
+    return _with_tool(place, place.tool, edit(place, asked, wanted))
 
 
-def _with_tool(place: Place, program: str, steps: tuple[Step, ...]) -> tuple[Step, ...]:
-    """The steps of a project; what a person does where its tool is missing or nothing can be changed."""
+def _with_tool(place: Place, program: str, steps: tuple[Step, ...], excluded: str = "") -> tuple[Step, ...]:
+    """The steps of a project; what a person does where its tool is missing or stops, or nothing can be changed."""
     commands = "\n".join(shlex.join(step.argv) for step in steps if isinstance(step, RunStep))
-    why_not = _obstacle(place, program)
+    why_not = _obstacle(place, program) or excluded
     if not why_not or not commands:
         return steps
     text = f"{why_not}. Where it can be changed, in {place.project}:\n{commands}"

@@ -36,11 +36,13 @@ _LOOSE = (b".cubin", b".hsaco", b".co", b".fatbin")
 class _Package:
     """A distribution, its RECORD, and the libraries in it: sizes by path below its folder."""
 
-    def __init__(self, distribution: Distribution, content: bytes) -> None:
+    def __init__(self, distribution: Distribution, content: bytes, compiled: tuple[str, ...] = ()) -> None:
         self.distribution = distribution
         self.folder = posixpath.dirname(distribution.path)
         self.record = content
         self.libraries = {_text(path): size for path, size in listed_files(self.record, b".so")}
+        self.compiled = compiled
+        """Paths of those that lie in the sources of an editable install."""
         names = "\n".join((distribution.name, *self.libraries))
         self.marked = any(mark in names for mark in _MARKS)
         """Whether a name tells of a GPU."""
@@ -51,7 +53,8 @@ class _Package:
     def candidates(self) -> list[str]:
         """Paths of the libraries that may have to do with a GPU."""
         names = [name for name, size in self.libraries.items() if self.marked or size >= _LARGE]
-        return [self.path(name) for name in names[:_MOST_LIBRARIES] if not is_own_copy(posixpath.basename(name))]
+        paths = [*map(self.path, names), *self.compiled]
+        return [path for path in paths[:_MOST_LIBRARIES] if not is_own_copy(posixpath.basename(path))]
 
     def kernels(self) -> list[str]:
         """Paths of kernels in files of their own."""
@@ -66,7 +69,8 @@ def read_extensions(
     distributions = environment.distributions.value or ()
     beside = [one for one in distributions if one.name != "torch"]
     asking = [one for one in beside if not one.name.startswith(_NO_EXTENSIONS)]
-    packages = {one.name: _listed(host, one) for one in asking}
+    python = environment.python.value or ""
+    packages = {one.name: _listed(host, one, python) for one in asking}
     opened: dict[str, Distribution] = {}
     askers: list[Asker] = []
     found: list[Extension] = []
@@ -81,7 +85,7 @@ def read_extensions(
     from gpudoctor.probes.library_search import missing_libraries
 
     # What the others bring is asked for by an extension only.
-    packages |= {one.name: _listed(host, one) for one in beside if one.name not in packages}
+    packages |= {one.name: _listed(host, one, python) for one in beside if one.name not in packages}
     shipped = _shipped(packages[one.name] for one in beside)
     finding = {name for name, one in opened.items() if any(re.match(_WITH_PATHFINDER, text) for text in one.requires)}
     lacking = missing_libraries(host, environment, variables, askers, shipped, finding)
@@ -92,11 +96,16 @@ def read_extensions(
     return tuple(extensions), tuple(opened.get(one.name, one) for one in distributions)
 
 
-def _listed(host: Host, distribution: Distribution) -> _Package | None:
+def _listed(host: Host, distribution: Distribution, python: str) -> _Package | None:
     """What its RECORD lists; None without a library or kernel."""
     if not distribution.path.endswith(".dist-info"):
         return None
     content = read_record(host, distribution.path) or b""
+    if b".pth," in content:
+        from gpudoctor.probes.editable import compiled_in_sources
+
+        if compiled := tuple(compiled_in_sources(host, distribution, content, python)):
+            return _Package(distribution, content, compiled)
     if b".so" not in content and not any(mark in distribution.name for mark in _MARKS):
         return None
     return _Package(distribution, content)

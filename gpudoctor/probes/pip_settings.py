@@ -55,6 +55,7 @@ def pip_settings(
         dry_run=switch("dry-run"),
         no_binary=_format_control(text("no-binary")),
         user=switch("user"),
+        python=text("python")[:_LONGEST],
         elsewhere=elsewhere,
         constraints=constraints.lines,
         unread=constraints.unread,

@@ -29,6 +29,7 @@ from gpudoctor.probes.process_limits import probe_limits
 from gpudoctor.probes.programs import read_programs
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.system import probe_system
+from gpudoctor.probes.variable_files import files_that_set
 from gpudoctor.probes.variables import probe_variables
 from gpudoctor.survey.gpus import with_gpus
 from gpudoctor.survey.probing import Probing
@@ -67,6 +68,8 @@ def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing)
         nothing,
     )
     environ = {**host.environ, **variables}
+    prefix = environment.value.prefix if environment.value else ""
+    files = probing("files of variables", lambda: files_that_set(host, prefix, variables), no_variables)
     no_programs: tuple[Program, ...] = ()
     programs = probing("programs", lambda: read_programs(host, rows.programs, environ, matrix.variables), no_programs)
     machine = Machine(
@@ -78,6 +81,7 @@ def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing)
         environment=environment,
         programs=programs,
         variables=variables,
+        variable_files=files,
         kernel_log=log,
     )
     # `--python` is always a path of the running system, also where the host is a recording.

@@ -17,6 +17,9 @@ from gpudoctor.matrix.versions import figures, local_version, package_matches, p
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.extensions import alternatives
 
+_STATED = r"(?:torch-?(?=\d+\.)|\+pt(?=\d{2,3}[a-z]))(\d)\.?(\d+)"
+"""A torch in a version or in the name of a wheel: "torch2.8", "+pt28cu128"."""
+
 
 def has_own_check(situation: Situation, package: str) -> bool:
     """Whether a check for this package alone says for which torch it was compiled."""
@@ -27,9 +30,9 @@ def has_own_check(situation: Situation, package: str) -> bool:
 
 def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
     """The torch that a package was compiled for, as a specifier, and where that was read; ("", "") if unknown."""
-    stated = re.search(r"torch-?(\d+\.\d+)", f"{installed.version} {installed.direct_url.rpartition('/')[2]}")
+    stated = re.search(_STATED, f"{installed.version} {installed.direct_url.rpartition('/')[2]}")
     if stated:
-        return f"=={stated[1]}.*", installed.direct_url or installed.version
+        return f"=={stated[1]}.{stated[2]}.*", installed.direct_url or installed.version
     release = situation.torch.version if situation.torch else ""
     for asked in requirements_here(installed, situation.markers):
         # A range that this torch lies in does not tell the one that it was compiled for.

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from msgspec.structs import replace
 
+from gpudoctor.dependencies import parsed
 from gpudoctor.finding import AnyRemedy, Fix, ReplaceTorch, SetVariable, UnsetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, merely_built, within_version
 from gpudoctor.frameworks.torch.companions import pairing
@@ -20,19 +21,37 @@ def nearest(situation: Situation, choices: tuple[Choice, ...], keep: Torch | Non
     """The choices to offer: of the version to keep, else of the nearest newer one, else of the newest older one. The
     torch of equal machines beside this one comes before the one to keep.
 
-    Choices without a known fault on this machine come first. At most one supported build is offered, and after it one
+    What an extra or a group of the project asks for comes before both. Choices without a known fault on this machine
+    come first. At most one supported build is offered, and after it one
     that nobody supports, if only that keeps the version or nothing else exists.
     """
     keep, matrix = situation.peer_torch or keep, situation.matrix
     peer = situation.peer_torch
     if peers := [choice for choice in choices if peer and peer.is_build(choice.version, choice.build)]:
         choices = tuple(peers)
+    elif declared := _by_option(situation, choices):
+        choices = declared
     own = project_indexes(situation)
     offered = [_sound(matrix, [c for c in choices if not merely_built(c)], keep, own)]
     built = _sound(matrix, [c for c in choices if merely_built(c)], keep, own)
     if built and (offered[0] is None or (keep and _distance(built, keep) < _distance(offered[0], keep))):
         offered.append(built)
     return tuple(choice for choice in offered if choice)
+
+
+def _by_option(situation: Situation, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
+    """The choices that an extra or a group of the project asks for, each from its own index: a sync with that option
+    installs one of them, and changes no file of a person."""
+    environment = situation.environment
+    lines = [
+        one for one in (environment.torch_asked if environment else ()) if one.index and (one.extra or one.group)
+    ]
+    asked = [(one.index.rstrip("/"), what) for one in lines if (what := parsed(one.requirement))]
+
+    def is_asked_for(choice: Choice) -> bool:
+        return any(index == choice.index_url.rstrip("/") and what.admits(choice.version) for index, what in asked)
+
+    return tuple(filter(is_asked_for, choices)) if asked else ()
 
 
 def project_indexes(situation: Situation) -> frozenset[str]:

@@ -3,6 +3,9 @@ was compiled for."""
 
 from __future__ import annotations
 
+import re
+import shlex
+
 from gpudoctor.finding import Fix, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch.agreed_release import agreed_torch, torch_of
 from gpudoctor.frameworks.torch.compiled_packages import cuda_needed
@@ -11,7 +14,7 @@ from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
 from gpudoctor.machine import Torch
 from gpudoctor.matrix.rows.packages import TorchDependent
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import figures, minor, package_matches, public_version
 from gpudoctor.situation import Situation
 
 
@@ -35,11 +38,11 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
     others = () if agreed else torch_of(situation, torch, wanted, (name,)) if wanted else ()
     if chooses and not agreed and not others:
         others = tuple(with_the_program(situation, gpus_meant(situation), torch))
-    text = (
-        f"Install a build of {name} for torch {release} (see its release page), compile it here, or uninstall "
-        "it if nothing needs it."
-    )
     if not fixes:
+        text = own_build(situation, torch, name) or (
+            f"Install a build of {name} for torch {release} (see its release page), compile it here, or uninstall "
+            "it if nothing needs it."
+        )
         fixes = [by_hand(f"Install a build of {name} for this torch", text, "replaces")]
     fixes = [*others, *fixes] if chooses else [*fixes, *others]
     if wanted and not others and not agreed:
@@ -50,6 +53,24 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
         )
         fixes.append(by_hand("Use the torch that it was built for", other, "replaces"))
     return (*agreed, *fixes)
+
+
+def own_build(situation: Situation, torch: Torch, name: str) -> str:
+    """How a person gets a build for this torch: from the sources that were installed, or from a page of wheels;
+    "" where neither is known."""
+    release, installed = public_version(torch.version), situation.machine.installed(name)
+    if installed is not None and installed.is_of_sources:
+        from urllib.parse import unquote
+
+        folder = shlex.quote(unquote(installed.direct_url.removeprefix("file://")))
+        again = f"pip install --no-build-isolation --no-deps --force-reinstall -e {folder}"
+        return f"Compile {name} again beside torch {release}, or uninstall it if nothing needs it:\n{again}"
+    for row in situation.matrix.tables.wheel_pages if torch.build else ():
+        if re.fullmatch(row.packages, name) and package_matches(row.torch, release):
+            page = row.page.format(torch="{}.{}.0".format(*minor(release)), build=torch.build)
+            wheel = f"pip install --force-reinstall --no-deps {name} -f {page}"
+            return f"Install the wheel for torch {release}, or uninstall {name} if nothing needs it:\n{wheel}"
+    return ""
 
 
 def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> str:

@@ -230,7 +230,8 @@ def _judged_elsewhere(situation: Situation, one: Required) -> bool:
         return has_own_check(situation, one.by.name)
     if re.fullmatch(JAX_PLUGIN, one.by.name):
         return True  # jax-plugin-mismatch compares all of them with jaxlib
-    return one.what.name in TRITONS or one.what.name.startswith("nvidia-")
+    of_rocm = one.what.name.endswith("-rocm")  # triton-too-old compares what the package index has
+    return (one.what.name in TRITONS and not of_rocm) or one.what.name.startswith("nvidia-")
 
 
 def _does_as_well(situation: Situation, one: Required, found: Distribution) -> bool:

@@ -26,6 +26,18 @@ class TorchDependent(Row, frozen=True, kw_only=True):
     slug: str
 
 
+class WheelPage(Row, frozen=True, kw_only=True):
+    """Pages with wheels for each torch, of packages that the package index has only the source of."""
+
+    id: str
+    packages: str
+    """Regular expression for their whole names."""
+    torch: str
+    """PEP 440 specifier of the releases that it has pages for."""
+    page: str
+    """{torch} is "2.9.0", the first patch release; {build} "cu128"."""
+
+
 class RuntimeLibraries(Row, frozen=True, kw_only=True):
     """The libraries of a package that brings one for each CUDA and ROCm and loads that for torch's (bitsandbytes)."""
 
@@ -157,6 +169,8 @@ class SharedFiles(Row, frozen=True, kw_only=True):
     what: str
     """What they share: "the folder onnxruntime"."""
     severity: Literal["error", "warning"] = "error"
+    instructions: str = ""
+    """Where a person reads how to install one of them that the package index lacks."""
 
 
 class FrameworkVariable(Row, frozen=True, kw_only=True):

@@ -63,6 +63,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     companions: tuple[Companion, ...] = ()
     stable_companions: tuple[StableCompanion, ...] = ()
     torch_dependents: tuple[TorchDependent, ...] = ()
+    wheel_pages: tuple[WheelPage, ...] = ()
     runtime_libraries: tuple[RuntimeLibraries, ...] = ()
     torch_users: tuple[TorchUser, ...] = ()
     library_roles: tuple[LibraryRole, ...] = ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -31,13 +32,16 @@ def after_installing(
         kept = (one for one in others if one.name not in stale)
         left = tuple(_as_before(situation, environment, kept, concerned, alone=not extra))
     rows = [row for row in tables.framework_builds if extra and (row.install, row.extra) == (name, extra)]
-    brought = [
-        Distribution(
-            row.package, version if row.package.startswith(row.framework) else row.cuda or "", installer="pip"
-        )
+    fitting = (
+        row
         for row in rows
         if row.version is None or row.package != row.install or package_matches(row.version, version)
-    ][:1]
+    )
+    brought = [
+        Distribution(one, version if one.startswith(row.framework) else row.cuda or "", installer="pip")
+        for row in islice(fitting, 1)
+        for one in (row.package, *row.parts)
+    ]
     there = {one.name: one for one in environment.distributions.value or ()}
     # What is there in that version stays as it is, with the damage that it has.
     brought = [one for one in brought if one.name not in there or there[one.name].version != one.version]

@@ -181,7 +181,7 @@ def _with_package(environment: PythonEnvironment, remedy: ReplacePackage) -> Pyt
 
 def _stays(before: Distribution, remedy: ReplacePackage) -> bool:
     """Whether an installer leaves the package with its files, whole or not, and brings at most the extra's."""
-    if "RECORD" in before.lacks or not package_matches(remedy.specifier, before.version):
+    if before.lacks or not package_matches(remedy.specifier, before.version):
         return False
     written_anew = remedy.specifier.startswith("==") and not remedy.extra
     return not written_anew and remedy.local in ("", before.version.partition("+")[2])
