@@ -60,7 +60,11 @@ class Build:
         """Variables that decide what commands compile."""
         self.general: dict[str, str] = {}
         """Every ARG before the first FROM."""
+        self.arguments: dict[str, str] = {}
+        self._declared: set[str] = set()
+        """Every ARG, with or without a value."""
         self.settings: dict[str, ImageVariable] = {}
+        self._known = ChainMap(_Values(self.settings), self.arguments)  # type: ignore[arg-type]
         self.steps: list[Step] = []
         self.copied: list[CopyInstruction] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
@@ -77,13 +81,14 @@ class Build:
         self.command: Start | None = None
         self._entrypoint: Instruction | None = None
         self._command: Instruction | None = None
-        self.begin()
+        self._own_command = False
+        """Whether the stage itself has a CMD. All else it inherits from its parent, the ARGs, too."""
 
     def run(self, chain: list[Stage]) -> None:
         """Apply a stage, after those that it is built from. Raises RecipeError."""
         self.machine = chain[0].platform.partition("-")[2]
         for stage in reversed(chain):
-            self.begin()
+            self._own_command = False
             for one in stage.instructions:
                 with with_line(one):
                     self.apply(one)
@@ -97,14 +102,6 @@ class Build:
         other = Build(self._given, self._read, self._bounds, self._names)
         other.general.update(self.general)
         return other
-
-    def begin(self) -> None:
-        """Another stage begins: it inherits everything from its parent except its ARGs."""
-        self.arguments: dict[str, str] = {}
-        self._declared: set[str] = set()
-        """Every ARG, with or without a value."""
-        self._own_command = False
-        self._known = ChainMap(_Values(self.settings), self.arguments)  # type: ignore[arg-type]
 
     def declare(self, one: Instruction, into: dict[str, str]) -> list[str]:
         """The names in an ARG instruction. Known values are put into a mapping."""
