@@ -19,6 +19,7 @@ from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Re
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
 from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
+from gpudoctor.dockerfile.start import unwrapped
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError
 from gpudoctor.dockerfile.variables import OF_PROGRAMS, expanded, partly_expanded, without
 from gpudoctor.dockerfile.words import UnclosedError, words
@@ -154,7 +155,7 @@ class Build:
             command, inside = run_in_environment(whole)
             if command.argv[0] == "cd":
                 files.enter(command)
-            script = script_path(command.argv)
+            script = script_path(unwrapped(command.argv))
             files.activate(script)
             activated = inside or files.activated
             environment = environment_of(command, files.folder, activated, self._environments)

@@ -44,6 +44,11 @@ _OF_INSTALLERS = (
     "POETRY_VIRTUALENVS_IN_PROJECT",
     "PIPENV_VENV_IN_PROJECT",
 )
+_WRAPPERS = ("env", "exec", "nice", "nohup", "stdbuf", "timeout", "numactl", "tini", "dumb-init", "catatonit",
+             "docker-init", "nvidia_entrypoint.sh", "xvfb-run")  # fmt: skip
+"""Programs that become, or start, the program after their options."""
+_AS_A_USER = ("gosu", "su-exec", "s6-setuidgid", "setuidgid")
+"""Those whose first word is the user that the program runs as."""
 _WORDS = (*KEYWORDS, "!", "exec", "sudo", "command", "set")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _NEVER_FAIL = ("true", ":", "echo", "printf")
@@ -250,11 +255,10 @@ class _Shell:
         """The command itself, or the commands of the text that it passes to a shell."""
         if not argv:
             return
-        if os.path.basename(argv[0]) in SHELLS and level < _DEPTH:
-            for number, word in enumerate(argv[1:], start=1):
-                if re.fullmatch(r"-[a-z]*c", word) and number + 1 < len(argv):
-                    yield from self.of_text(argv[number + 1], line, maybe, level + 1, Conditions())
-                    return
+        text = text_for_shell(argv) if level < _DEPTH else None
+        if text is not None:
+            yield from self.of_text(text, line, maybe, level + 1, Conditions())
+            return
         self._bounds.commands.spend()
         yield Command(argv, line, maybe, variables=self._kept(self._known), text=" ".join(argv))
 
@@ -275,6 +279,24 @@ def _without_redirections(words: tuple[str, ...]) -> Iterator[str]:
 
 def _written(words: tuple[str, ...]) -> str:
     return next((target for sign, target in itertools.pairwise(words) if sign in (">", ">>")), "")
+
+
+def behind_wrapper(argv: Sequence[str]) -> tuple[str, ...]:
+    """The program behind `tini --`, `env A=b`, `gosu USER` and their like; () where nothing is behind."""
+    rest = tuple(argv)
+    while rest and (name := os.path.basename(rest[0])) in (*_WRAPPERS, *_AS_A_USER):
+        later = (at for at, word in enumerate(rest) if at and not re.match(r"-|\d|[A-Za-z_]\w*=", word))
+        rest = rest[next(later, len(rest)) + (name in _AS_A_USER) :]
+    return rest
+
+
+def text_for_shell(argv: Sequence[str]) -> str | None:
+    """The text of `sh -c TEXT`, also behind `tini --` and its like; None for other commands."""
+    words = behind_wrapper(argv)
+    if not words or os.path.basename(words[0]) not in SHELLS:
+        return None
+    pairs = itertools.pairwise(words)
+    return next((text for word, text in pairs if re.fullmatch(r"-[a-z]*c", word)), None)
 
 
 def in_turn(text: str, *patterns: re.Pattern[str]) -> bool:

@@ -70,12 +70,13 @@ class Recipe:
             return None
         return image.facts.vendor if image.facts else None
 
-    def starts(self, image: Image) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
-        """The ways in which containers of an image are started, each with its service: ENTRYPOINT and CMD."""
+    def starts(self, image: Image | None) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
+        """The ways in which containers of an image are started, each with its service: ENTRYPOINT and CMD. None is
+        the image of services whose image is unknown."""
         services = self._started.get(image, [])
         for service in services:
             yield service, *_started(service, image)
-        if not services:
+        if image is not None and not services:
             yield None, image.entrypoint, image.command
 
     def needed_gpus(self, started: RecipeService) -> NeededGpus | None:
