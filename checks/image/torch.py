@@ -220,6 +220,48 @@ def _of_vendor(recipe: Recipe, image: Image, held: ImageTorch) -> TorchBuild | N
     return max(same, key=fits, default=None)
 
 
+@check("GPD656", "image-torch-cpu-only", "image")
+def cpu_only(recipe: Recipe) -> Verdicts:
+    """The image is made for GPUs, and its torch is a CPU build.
+
+    ## Why it matters
+    A CPU build computes on the processor, and says only that no GPU is available. A project whose sources name the
+    index for CPUs, or whose lock file was made with it, installs one wherever it is built.
+
+    ## How it is judged
+    The base image is for CUDA or ROCm, and a command, a lock file or uv's sources name the index for CPUs, without a
+    variable that whoever builds the image may set. Nothing is reported if a name says that the image is for CPUs, or
+    if another framework may use the GPU. If GPUs are described, torch is checked against them instead.
+
+    ## Fix safety
+    The proposed index has the same release for the base image's vendor.
+    """
+    for image in recipe.images:
+        held, facts = recipe.torch(image), image.facts
+        if (
+            held is None
+            or held.build != "cpu"
+            or held.asked is None
+            or facts is None
+            or not (facts.cuda or facts.rocm)
+        ):
+            continue
+        named = re.search(r"(^|[^a-z])cpu([^a-z]|$)", f"{image.name} {image.file}", re.IGNORECASE)
+        chosen = any("$" in step.command.written for step in image.steps if step.command.line == held.line)
+        if recipe.gpus or named or chosen or any(one.build is not None for one in recipe.frameworks(image)):
+            continue
+        kind = "CUDA" if facts.cuda else "ROCm"
+        row = _of_vendor(recipe, image, held)
+        url = recipe.matrix.torch.index_url(row) if row else ""
+        line = install_line(recipe, image, held.line, row.version, row.build, url) if row else ""
+        yield torch_finding(
+            image, held.asked, "warning",
+            f"{image.base} is made for {kind}, and torch {held.version} is a CPU build: it does not use the GPU.",
+            "a CPU build", f"a {kind} build", (change(f"Install the {kind} build", line),) if line else (),
+            certain=False,
+        )  # fmt: skip
+
+
 @check("GPD655", "image-torch-replaced", "image")
 def torch_replaced(recipe: Recipe) -> Verdicts:
     """The torch that NVIDIA built for its image is replaced by another one.

@@ -38,6 +38,8 @@ class TorchRequest(Struct, frozen=True):
     """Whether a lock file names it, not the command."""
     folder: str = ""
     """The folder of --prefix, where pip does not see what is installed already."""
+    environment: str | None = ""
+    """The environment that it goes to; "": the image's own Python; None: unknown."""
     by: str = ""
     """The package that requires it, if the command does not name torch: "vllm 0.11.2"."""
 
@@ -107,6 +109,7 @@ def install_request(
         maybe=step.command.maybe,
         locked=install.locked,
         folder=install.folder,
+        environment=step.environment,
     )
 
 
@@ -131,7 +134,7 @@ def _source(
         return ("index", *named[0]) if named and named[0][1] else ("elsewhere" if named else "package index", "", "")
     if backend:
         return ("index", "", backend) if re.fullmatch(r"cpu|cu\d+|rocm[\d.]+", backend) else ("elsewhere", "", "")
-    if configured or install.find_links or install.incomplete:
+    if (configured and not install.sourced) or install.find_links or install.incomplete:
         return "elsewhere", "", ""
     named = [(url, build) for url in urls for build in [build_of_index(url)] if build]
     if urls:
