@@ -131,11 +131,11 @@ def test_path_is_set_where_the_environment_is_there():
 IN_VENV = SLIM + "RUN python -m venv /opt/venv && /opt/venv/bin/pip install torch uvicorn\nCOPY start.sh /\n"
 RUNNING = IN_VENV + 'ENTRYPOINT ["/start.sh"]\n'
 SCRIPTS_OFF_PATH = {
-    "a command": (RUNNING, "#!/bin/sh\nset -e\nexec uvicorn app:app\n", "/start.sh:3: /opt/venv/bin/uvicorn"),
-    "a python": (RUNNING, "cd /app\npython app.py\n", "/start.sh:2: /opt/venv/bin/python"),
+    "a command": (RUNNING, "#!/bin/sh\nset -e\nexec uvicorn app:app\n", "start.sh:3: /opt/venv/bin/uvicorn"),
+    "a python": (RUNNING, "cd /app\npython app.py\n", "start.sh:2: /opt/venv/bin/python"),
     "by CMD": (IN_VENV + "CMD bash ./start.sh\n", "python app.py\n", "start.sh:1: /opt/venv/bin/python"),
-    "the words of CMD": (RUNNING + START, 'mkdir -p /data\nexec "$@"\n', "/start.sh:2: /opt/venv/bin/python"),
-    "behind a preflight": (RUNNING + START, 'exec gpudoctor preflight -- "$@"\n', "/start.sh:1: /opt/venv/bin/py"),
+    "the words of CMD": (RUNNING + START, 'mkdir -p /data\nexec "$@"\n', "start.sh:2: /opt/venv/bin/python"),
+    "behind a preflight": (RUNNING + START, 'exec gpudoctor preflight -- "$@"\n', "start.sh:1: /opt/venv/bin/py"),
 }  # fmt: skip
 SCRIPTS_ON = {
     "it activates": ". /opt/venv/bin/activate\nexec uvicorn app:app\n",

@@ -369,7 +369,7 @@ def test_a_script_that_goes_on_after_its_preflight_refused_is_warned_about(name:
     script, fix = GOES_ON[name]
     (found,) = findings(GATED, {"entry.sh": script})
     assert (found.slug, found.severity) == ("image-preflight-ignored", "warning")
-    where = f"/app/entry.sh:{script.count(chr(10))}: exec gpudoctor preflight "
+    where = f"entry.sh:{script.count(chr(10))}: exec gpudoctor preflight "
     assert lines(found).split("\n")[1] == where + fix
 
 
@@ -377,7 +377,7 @@ def test_a_script_that_goes_on_after_its_preflight_refused_is_warned_about(name:
 def test_a_preflight_becomes_no_program_where_a_script_starts_several(name: str):
     (found,) = findings(GATED, {"entry.sh": NO_ONE_PROGRAM[name]})
     assert found.slug == "image-preflight-ignored"
-    assert lines(found) == "/app/entry.sh:1: above it: set -e"
+    assert lines(found) == "entry.sh:1: above it: set -e"
 
 
 def test_a_shell_that_is_told_to_stop_is_fine():

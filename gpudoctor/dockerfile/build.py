@@ -77,6 +77,8 @@ class Build:
         self._pythons: dict[str, str] = {}
         """What the projects in folders ask of uv."""
         self._scripts: dict[str, str | None] = {}
+        self._texts: dict[str, str] = {}
+        """The scripts whose commands are followed, by their names in the build context."""
         self._script_text, self._script_bounds = _SCRIPT_TEXT, Bounds()
         self.entrypoint: Start | None = None
         self.command: Start | None = None
@@ -162,7 +164,8 @@ class Build:
             if environment and makes_one(command.argv):
                 self._environments.add(environment)
             text = self._script(script, files) if script else None
-            followed = self._followed(script, text, command) if text is not None and depth < _DEPTH else None
+            name = files.shown(script)
+            followed = self._followed(name, text, command) if text is not None and depth < _DEPTH else None
             if text is not None and followed is not None:
                 folder, activated, before = files.folder, files.activated, len(self.steps)
                 self._take(iter(followed), files, depth + 1)
@@ -196,16 +199,17 @@ class Build:
             self._scripts[whole] = files(path)
         return self._scripts[whole]
 
-    def _followed(self, path: str, text: str, command: Command) -> tuple[Command, ...] | None:
-        """The commands of a shell script; None for another script, or one that is over a bound. Scripts have bounds
-        of their own: a long one, such as `configure`, is no reason to refuse the Dockerfile that runs it."""
+    def _followed(self, name: str, text: str, command: Command) -> tuple[Command, ...] | None:
+        """The commands of a shell script, by its name in the build context; None for another script, or one that is
+        over a bound. Scripts have bounds of their own: a long one, such as `configure`, is no reason to refuse the
+        Dockerfile that runs it."""
         self._script_text -= len(text)
-        if not for_a_shell(path, text) or len(text) > _LONGEST_SCRIPT or self._script_text < 0:
+        if not for_a_shell(name, text) or len(text) > _LONGEST_SCRIPT or self._script_text < 0:
             return None
+        self._texts[name] = text
+        known = ChainMap(command.variables, self._known)
         try:
-            return tuple(
-                script_commands(text, path.removeprefix("./"), command, self._known, self._script_bounds, self._names)
-            )
+            return tuple(script_commands(text, name, command, known, self._script_bounds, self._names))
         except BoundError:
             return None
 
@@ -226,10 +230,10 @@ class Build:
         self.steps[before:] = [step for step in steps if step.pip is not None and not step.command.maybe]
         words = one.argv or (*self._shell, one.text.strip())
         script = next((step.command.script.rpartition(":")[0] for step in steps if step.command.script), "")
-        text = self._scripts.get(files.whole(script)) or "" if script else ""
-        return Start(words, one.line, one.argv is None, steps, self._exports(steps, files), text)
+        text = self._texts.get(script, "")
+        return Start(words, one.line, one.argv is None, steps, self._exports(steps), text)
 
-    def _exports(self, steps: tuple[Step, ...], files: _Files) -> dict[str, ImageVariable]:
+    def _exports(self, steps: tuple[Step, ...]) -> dict[str, ImageVariable]:
         """What a start sets for the last command of its script, or for its own, that the image does not have."""
         sure = [step.command for step in steps if not step.command.maybe]
         if not sure:
@@ -241,9 +245,9 @@ class Build:
             if value is None or (own is not None and own.value == value):
                 continue
             path, _, number = last.script.rpartition(":")
-            lines = (self._scripts.get(files.whole(path)) or "").split("\n")[: int(number or 0)]
+            lines = self._texts.get(path, "").split("\n")[: int(number or 0)]
             sets = (at for at in range(len(lines), 0, -1) if f"{name}=" in lines[at - 1])
-            place = f"{files.shown(path)}:{next(sets, number)}" if path else ""
+            place = f"{path}:{next(sets, number)}" if path else ""
             found[name] = ImageVariable(name, value, last.line, place)
         return found
 

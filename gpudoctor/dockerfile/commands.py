@@ -67,6 +67,8 @@ class Command(Struct, frozen=True):
     variables: dict[str, str] = {}
     """Variables that decide what is installed or compiled, or what a program sees: set by ENV, ARG or export, or for
     this command alone."""
+    set_at: dict[str, str] = {}
+    """Where commands before it set its variables: "build.sh:3", or the line of the file, "12"."""
     text: str = ""
     """The command as written, its words separated by single spaces."""
     writes: str = ""
@@ -102,7 +104,8 @@ def script_commands(
     """The commands of a script that a command runs. What its arguments and functions decide is unknown. Raises
     BoundError."""
     for one in _Shell(variables, bounds, names).of_script(text, 1):
-        yield replace(one, line=run.line, maybe=one.maybe or run.maybe, script=f"{path}:{one.line}")
+        set_at = {**run.set_at, **{name: f"{path}:{at}" for name, at in one.set_at.items()}}
+        yield replace(one, line=run.line, maybe=one.maybe or run.maybe, script=f"{path}:{one.line}", set_at=set_at)
 
 
 class _List:
@@ -146,6 +149,7 @@ class _Shell:
     def __init__(self, variables: Mapping[str, str], bounds: Bounds, names: Sequence[str]) -> None:
         self._known: ChainMap[str, str] = ChainMap({}, variables)  # type: ignore[arg-type]
         self._bounds, self._names = bounds, (*_OF_INSTALLERS, *names)
+        self._set_at: dict[str, str] = {}
         self._of_programs = {name for name in OF_PROGRAMS if name in variables}
         """Variables of programs that are surely set here: not under a condition, nor for the shell alone."""
 
@@ -222,6 +226,7 @@ class _Shell:
                 first += 1
         if keyword in ("", "export"):
             self._known.update(assigned)
+            self._set_at.update(dict.fromkeys(assigned, str(line)))
             if keyword == "export" and not maybe:
                 self._of_programs.update(name for name in (*assigned, *rest[first:]) if name in OF_PROGRAMS)
             else:
@@ -233,7 +238,9 @@ class _Shell:
         argv = tuple(part for word in rest[first:] for part in self._parts(word, scope))
         own = tuple(name for name in assigned if name in OF_PROGRAMS)
         for command in self.called(argv, line, maybe, level):
-            yield replace(command, variables=self._kept(scope, own), writes=_written(words))
+            kept = self._kept(scope, own)
+            set_at = {name: at for name, at in self._set_at.items() if name in kept and name not in assigned}
+            yield replace(command, variables=kept, set_at=set_at, writes=_written(words))
 
     def _whole(self, word: str) -> str:
         return partly_expanded(word, self._known, self._bounds)
