@@ -43,6 +43,7 @@ _OF_INSTALLERS = (
     "UV_PROJECT_ENVIRONMENT",
     "POETRY_VIRTUALENVS_IN_PROJECT",
     "PIPENV_VENV_IN_PROJECT",
+    "CONDA_OVERRIDE_CUDA",
 )
 _WRAPPERS = ("env", "exec", "nice", "nohup", "stdbuf", "timeout", "numactl", "tini", "dumb-init", "catatonit",
              "docker-init", "nvidia_entrypoint.sh", "xvfb-run")  # fmt: skip

@@ -48,6 +48,8 @@ class PipInstall(Struct, frozen=True):
     """Packages that uv builds without isolation, by the settings of the project."""
     folder: str = ""
     """The folder that it installs into, if that is not the Python's own: with --prefix or --target."""
+    without_cuda: bool = False
+    """Whether conda chooses a CPU build, because it sees no driver while an image is built."""
     channel: str = ""
     """The channel of conda that its torch comes from, if it is known."""
     locked: bool = False

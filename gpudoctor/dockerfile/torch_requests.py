@@ -40,6 +40,8 @@ class TorchRequest(Struct, frozen=True):
     """The folder of --prefix, where pip does not see what is installed already."""
     environment: str | None = ""
     """The environment that it goes to; "": the image's own Python; None: unknown."""
+    channel: str = ""
+    """The channel of conda that it comes from."""
     by: str = ""
     """The package that requires it, if the command does not name torch: "vllm 0.11.2"."""
 
@@ -98,6 +100,8 @@ def install_request(
         configured.decides(step.command) or bool(strategy and not as_pip),
         as_pip,
     )
+    if install.without_cuda and image.facts is not None:  # another base image may say which CUDA there is
+        build = build or "cpu"
     return TorchRequest(
         line=step.command.line,
         text=step.command.text,
@@ -110,6 +114,7 @@ def install_request(
         locked=install.locked,
         folder=install.folder,
         environment=step.environment,
+        channel=install.channel,
     )
 
 
