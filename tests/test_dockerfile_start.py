@@ -400,24 +400,36 @@ def test_a_script_that_stops_where_its_preflight_refused_is_fine(name: str):
 TEXT_GOES_ON = {
     "exec form": (
         'ENTRYPOINT ["/bin/sh", "-c", "gpudoctor preflight; exec python app.py"]',
-        'ENTRYPOINT ["/bin/sh", "-c", "gpudoctor preflight && exec python app.py"]',
+        'ENTRYPOINT ["/bin/sh", "-c", "exec gpudoctor preflight -- python app.py"]',
     ),
-    "shell form": ("CMD gpudoctor preflight ; python app.py", "CMD gpudoctor preflight && python app.py"),
+    "shell form": ("CMD gpudoctor preflight ; python app.py", "CMD exec gpudoctor preflight -- python app.py"),
     "after another": (
         "CMD cd /app && gpudoctor preflight; exec python app.py",
-        "CMD cd /app && gpudoctor preflight && exec python app.py",
+        "CMD cd /app && exec gpudoctor preflight -- python app.py",
+    ),
+    "before two": (
+        "CMD gpudoctor preflight; mkdir -p /tmp/a && python app.py",
+        "CMD gpudoctor preflight && mkdir -p /tmp/a && python app.py",
+    ),
+    "before what the shell does": (
+        "CMD gpudoctor preflight; . /opt/venv/bin/activate",
+        "CMD gpudoctor preflight && . /opt/venv/bin/activate",
+    ),
+    "before a script": (
+        "CMD gpudoctor preflight; exec /app/entry.sh",
+        "CMD exec gpudoctor preflight -- /app/entry.sh",
     ),
     "a sign between quotes": (
         "CMD gpudoctor preflight --require 'gpu>=1;torch'; python app.py",
-        "CMD gpudoctor preflight --require 'gpu>=1;torch' && python app.py",
+        "CMD exec gpudoctor preflight --require 'gpu>=1;torch' -- python app.py",
     ),
     "behind tini": (
         'ENTRYPOINT ["tini", "-g", "--", "bash", "-c", "gpudoctor preflight; python app.py"]',
-        'ENTRYPOINT ["tini", "-g", "--", "bash", "-c", "gpudoctor preflight && python app.py"]',
+        'ENTRYPOINT ["tini", "-g", "--", "bash", "-c", "exec gpudoctor preflight -- python app.py"]',
     ),
     "as a module": (
         "CMD python -m gpudoctor preflight; python app.py",
-        "CMD python -m gpudoctor preflight && python app.py",
+        "CMD exec python -m gpudoctor preflight -- python app.py",
     ),
 }
 TEXT_STOPS = {
@@ -427,6 +439,7 @@ TEXT_STOPS = {
     "a shell that stops": 'ENTRYPOINT ["sh", "-ec", "gpudoctor preflight; python app.py"]',
     "a look at it": "CMD gpudoctor preflight; code=$?; [ $code = 0 ] && python app.py",
     "a report": "CMD gpudoctor preflight --fail-on never; python app.py",
+    "a script with its own": "CMD gpudoctor preflight; exec /app/entry.sh",
     "meant": "CMD gpudoctor preflight || true; python app.py",
     "the last": "CMD python prepare.py; gpudoctor preflight;",
     "quoted": "CMD echo 'gpudoctor preflight; python'",
@@ -437,14 +450,15 @@ TEXT_STOPS = {
 @pytest.mark.parametrize("name", TEXT_GOES_ON)
 def test_a_text_for_a_shell_that_goes_on_after_its_preflight_refused(name: str):
     text, fix = TEXT_GOES_ON[name]
-    (found,) = findings(BASE + text)
+    (found,) = findings(BASE + text, {"entry.sh": "python app.py\n"})
     assert (found.slug, found.severity) == ("image-preflight-ignored", "warning")
     assert lines(found) == f"Dockerfile:5: {fix}"
 
 
 @pytest.mark.parametrize("name", TEXT_STOPS)
 def test_a_text_for_a_shell_that_stops_where_its_preflight_refused_is_fine(name: str):
-    assert problems(BASE + TEXT_STOPS[name], "image-preflight-ignored") == []
+    script = {"entry.sh": "exec gpudoctor preflight -- python app.py\n"}
+    assert "image-preflight-ignored" not in [one.slug for one in findings(BASE + TEXT_STOPS[name], script)]
 
 
 @pytest.mark.parametrize(
@@ -473,7 +487,7 @@ def test_the_text_of_a_container_goes_on_after_its_preflight_refused(tmp_path: P
     (found,) = dockerfile_report(tmp_path / "pod.yaml")["findings"]
     assert found["slug"] == "image-preflight-ignored"
     assert found["fixes"][0]["steps"][0]["text"].endswith(
-        'pod.yaml:7: command: ["sh", "-c", "gpudoctor preflight && python app.py"]'
+        'pod.yaml:7: command: ["sh", "-c", "exec gpudoctor preflight -- python app.py"]'
     )
 
 

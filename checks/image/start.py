@@ -121,7 +121,7 @@ def ignored(recipe: Recipe) -> Verdicts:
                     continue
                 of_image = image is not None and (start is image.entrypoint or start is image.command)
                 giver = image if of_image else service
-                problems = _ignored(start) if start.text else _ignored_in_text(giver, start, name)
+                problems = (*_ignored(start), *_ignored_in_text(giver, start, name))
                 found.update((one.subject, one) for one in problems)
         yield from found.values()
 
@@ -138,9 +138,16 @@ _THEN_ANOTHER = re.compile(
 """A preflight in a text for a shell, after which the next command starts in any case."""
 _PROGRAM = re.compile(r"\s*(?P<exec>exec )?(?!\w+=)(?:[^|;&]|(?<=>)&)*")
 """A line that starts one program; whatever comes before it, `exec` makes it the last."""
+_OF_SHELL = re.compile(
+    r"(exec )?([.\[{(]|(source|cd|eval|if|for|while|until|case|export|set|test|trap|umask|wait)\b)"
+)
+"""What the shell itself does."""
 
 
 def _ignored(start: Start) -> Iterator[Finding]:
+    """A preflight on a line of the script that a start runs."""
+    if not start.text:
+        return
     lines = start.text.split("\n")
     inside = [step.command for step in start.steps if step.command.script]
     path = inside[0].script.rpartition(":")[0]
@@ -172,13 +179,19 @@ def _ignored_in_text(giver: Image | Service | None, start: Start, name: str) -> 
     found = _THEN_ANOTHER.search(text)
     if found is None or _STOPS.search(text) or _STOPPING_SHELL.search(" ".join(start.words)):
         return
+    if any(is_preflight(one.command.argv) and started_by_preflight(one.command.argv) for one in start.steps):
+        return
     check_ = found["check"].rstrip()
     try:
         if started_by_preflight(shlex.split(check_)) or "--fail-on never" in check_.replace("=", " "):
             return
     except ValueError:
         return
-    fixed = f"{text[: found.start('check')]}{check_} && {text[found.end() :]}"
+    before, rest = text[: found.start("check")], text[found.end() :]
+    fixed, title = f"{before}{check_} && {rest}", "Start the program only if it passed"
+    if _PROGRAM.fullmatch(rest) and not _OF_SHELL.match(rest):
+        title = "Let the preflight become the program"
+        fixed = f"{before}exec {check_.removesuffix(' --')} -- {rest.removeprefix('exec ')}"
     words = [fixed if word == text else word for word in start.words]
     if isinstance(giver, Service):
         key = _KEYS[name] if giver.cluster else name
@@ -187,7 +200,7 @@ def _ignored_in_text(giver: Image | Service | None, start: Start, name: str) -> 
         assert giver is not None
         place = giver.place(start.line)
         line = f"{_INSTRUCTIONS[name]} {fixed if start.shell else _listed(words)}"
-    yield _goes_on("shell", check_, place, [change("Start the program only if it passed", f"{place}: {line}")])
+    yield _goes_on("shell", check_, place, [change(title, f"{place}: {line}")])
 
 
 _KEYS = {"entrypoint": "command", "command": "args"}
