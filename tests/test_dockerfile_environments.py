@@ -370,3 +370,16 @@ def test_the_interpreter_moves_with_the_environment():
         "Dockerfile:3: above it\nENV UV_PYTHON_INSTALL_DIR=/opt/python\n"
         "Dockerfile:3: RUN uv venv --python 3.12 /opt/venv\nDockerfile:4: ENV PATH=/opt/venv/bin:$PATH"
     )
+
+
+def test_a_definition_copies_in_its_own_words():
+    text = (
+        "Bootstrap: docker\nFrom: ubuntu:24.04\nStage: build\n\n%post\n"
+        "    uv venv --python 3.12 /opt/venv\n    uv pip install --python /opt/venv/bin/python torch==2.8.0\n\n"
+        "Bootstrap: docker\nFrom: ubuntu:22.04\nStage: final\n\n%files from build\n    /opt/venv /opt/venv\n"
+        '\n%environment\n    export PATH=/opt/venv/bin:$PATH\n\n%runscript\n    exec python "$@"\n'
+    )
+    (found,) = [one for one in findings(text) if one.slug == "image-environment-incomplete"]
+    assert lines(found) == (
+        "Dockerfile:14: below it\n%files from build\n    /root/.local/share/uv/python /root/.local/share/uv/python"
+    )

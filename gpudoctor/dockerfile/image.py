@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -152,6 +152,12 @@ class Image(Struct, frozen=True, eq=False):
         """The line that sets a variable."""
         word = "export" if in_script or self.form == "definition" else "ENV"
         return f"{word} {name}={value}"
+
+    def written_copy(self, origin: str | None, sources: Sequence[str], target: str) -> str:
+        """The lines that copy from a stage or image."""
+        if self.form == "definition":
+            return "\n".join((f"%files from {origin}", *(f"    {source} {target}" for source in sources)))
+        return f"COPY --from={origin} {' '.join(sources)} {target}"
 
     def written_run(self, command: str) -> str:
         """The line that runs a command."""
