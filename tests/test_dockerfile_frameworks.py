@@ -367,3 +367,23 @@ def test_what_is_copied_from_a_stage_brings_no_libraries(name: str):
 @pytest.mark.parametrize("name", WITH_LIBRARIES)
 def test_what_may_hold_libraries_keeps_the_check_silent(name: str):
     assert [one for one in findings(WITH_LIBRARIES[name]) if one.slug == "image-framework-libraries-missing"] == []
+
+
+ALPINE = "FROM python:3.12-alpine\nRUN "
+
+
+@pytest.mark.parametrize(
+    ("command", "told_"),
+    [
+        ("pip install onnxruntime-gpu", True),
+        ("uv pip install --system 'jax[cuda12]'", True),
+        ("pip install cupy-cuda12x==13.6.0", True),
+        ("pip install onnxruntime", False),
+        ("pip install requests", False),
+        ('if [ -n "$GPU" ]; then pip install onnxruntime-gpu; fi', False),
+    ],
+)
+def test_no_gpu_build_has_a_wheel_for_musl(command: str, told_: bool):
+    found = findings(ALPINE + command)
+    assert [one.slug for one in found] == ["image-no-torch-wheel"] * told_
+    assert not told_ or lines(found[0]) == "Dockerfile:1: FROM python:3.12-slim"

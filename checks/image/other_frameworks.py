@@ -53,7 +53,7 @@ def framework_libraries_missing(recipe: Recipe) -> Verdicts:
     A release for the image's CUDA, or the extra that brings the libraries, changes only this package.
     """
     for image in recipe.images:
-        if image.facts is None or _may_have_cuda(image):
+        if image.facts is None or image.facts.musl or _may_have_cuda(image):
             continue
         for one in recipe.frameworks(image):
             missing = missing_libraries(image, one, recipe.matrix)
