@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -133,8 +134,22 @@ class Image(Struct, frozen=True, eq=False):
         return f"{self.file}:{line}"
 
     def place_of(self, setting: ImageVariable) -> str:
-        """Where a variable is set."""
-        return setting.script or self.place(setting.line)
+        """Where a variable is set: an instruction of several lines has each of its variables on one."""
+        return setting.script or self.place(self._line_of(setting))
+
+    def _line_of(self, setting: ImageVariable) -> int:
+        sets = re.compile(rf"\b{re.escape(setting.name)}(=| )")
+        for number, line in enumerate(self.source[setting.line - 1 :], start=setting.line):
+            if sets.search(line):
+                return number
+            if not line.rstrip().endswith("\\") and not line.lstrip().startswith("#"):
+                break
+        return setting.line
+
+    def alone(self, setting: ImageVariable) -> bool:
+        """Whether its instruction sets no other variable."""
+        own = [one for one in self.settings.values() if one.line == setting.line and not one.script]
+        return len(own) == 1
 
     def written(self, setting: ImageVariable) -> str:
         """The line that sets a variable, as it stands there."""

@@ -305,6 +305,8 @@ def setting_finding(
     written, place = f"{setting.name}={setting.value}", image.place_of(setting)
     if image.form == "definition" or setting.script:
         instead = instead.replace("ENV ", "export ", 1)
+    elif not image.alone(setting):
+        instead = instead.removeprefix("ENV ")
     advice = f"write {instead}" if instead else "remove this variable"
     return Finding(
         severity=severity,
