@@ -36,7 +36,8 @@ def project_lines(
     of torch."""
     heading = f"take torch {version} from {url or 'the package index'} in {_FILES[tool]}"
     replaced = ", in place of its sources of torch" * sourced
-    heading += f" ([tool.uv.sources]{replaced})" * (tool == "uv") + f", and run `{_LOCKS[tool]}`" * locked
+    admits = f"; what it requires must admit torch=={version}{f'+{build}' if url else ''}" * locked
+    heading += f" ([tool.uv.sources]{replaced}{admits})" * (tool == "uv") + f", and run `{_LOCKS[tool]}`" * locked
     if not url:
         return [heading]
     if tool == "pixi":
