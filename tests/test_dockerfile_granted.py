@@ -165,3 +165,25 @@ def test_a_key_that_compose_does_not_know_there_is_told(tmp_path: Path, name: st
     assert (found["slug"], found["severity"]) == ("compose-reservation-refused", "error")
     assert "leave out" in fix(found, tmp_path)
     assert "capabilities: [gpu]" in fix(found, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "base",
+    [
+        "quay.io/fedora/fedora:44",
+        "docker.io/opensuse/leap:15.6",
+        "amazonlinux:2023",
+        "registry.access.redhat.com/ubi9/ubi-minimal:9.8",
+        "archlinux:base-devel",
+    ],
+)
+def test_the_image_of_a_distribution_names_no_gpus(tmp_path: Path, base: str):
+    image = SLIM.replace("python:3.12-slim", base)
+    assert [one["slug"] for one in told(tmp_path, "build: ., runtime: nvidia", image)] == ["compose-no-device"]
+    assert told(tmp_path, "build: ., gpus: all", image) == []
+
+
+def test_an_image_of_pixi_for_cuda_is_given_a_gpu(tmp_path: Path):
+    image = "FROM ghcr.io/prefix-dev/pixi:noble-cuda-12.9.1\n"
+    assert [one["slug"] for one in told(tmp_path, "build: .", image)] == ["compose-no-device"]
+    assert told(tmp_path, "build: .", image.replace("noble-cuda-12.9.1", "latest")) == []
