@@ -872,7 +872,7 @@ def test_an_image_of_cuda_starts_on_geforce_with_the_drivers_that_it_names(
 
 def test_an_image_of_nvidia_is_judged_by_its_cuda_where_the_matrix_has_it():
     image = "nvcr.io/nvidia/pytorch:25.12-py3"
-    row = change(matrix().images.base_image(image), image=re.escape(image), cuda="13.1")
+    row = change(matrix().images.base_image(image), pattern=re.escape(image), cuda="13.1")
     known = Matrix(change(matrix().tables, base_images=(row, *matrix().tables.base_images)))
 
     def judged(gpu: str, driver: str, more: str = "") -> tuple[str, list[str]]:

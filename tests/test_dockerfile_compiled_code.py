@@ -18,9 +18,11 @@ CUDA = "FROM nvidia/cuda:12.8.1-cudnn-devel-ubuntu22.04"
 ROCM = "FROM rocm/dev-ubuntu-24.04:7.0.2-complete"
 
 
-def judged(text: str, gpu: str, driver: str = "", **arguments: str) -> tuple[list[Finding], list[str]]:
+def judged(
+    text: str, gpu: str, driver: str = "", files: dict[str, str] | None = None, **arguments: str
+) -> tuple[list[Finding], list[str]]:
     """What the check says of lists, and what it could not judge of them."""
-    image = read_dockerfile("Dockerfile", text, matrix(), {}.get, arguments)
+    image = read_dockerfile("Dockerfile", text, matrix(), (files or {}).get, arguments)
     gpus = imagined_machine(Description(gpus=(gpu,), driver=driver), {}, matrix()).gpus
     found = judge_recipe(Recipe(matrix(), (image,), (), gpus, driver), image_checks())
     unknown = [one.why for one in found.not_judged if one.id == "GPD615" and one.matters]
@@ -188,3 +190,62 @@ def test_the_target_of_the_override_counts():
 def test_the_fix_is_a_list_that_this_compiler_takes(text: str, gpu: str, fix: str):
     (one,) = judged(text, gpu)[0]
     assert one.fixes[0].remedies[0].text == fix  # type: ignore[union-attr]
+
+
+PACKAGE = "pip install --no-build-isolation git+https://example.org/own.git"
+SCRIPTS = {
+    "an export of the script": (
+        f"{CUDA}\nCOPY build.sh /tmp/\nRUN bash /tmp/build.sh",
+        f'set -e\nexport TORCH_CUDA_ARCH_LIST="8.6"\n{PACKAGE}\n',
+        "build.sh:2",
+    ),
+    "the last of two": (
+        f"{CUDA}\nCOPY build.sh .\nRUN ./build.sh",
+        f'export TORCH_CUDA_ARCH_LIST="9.0"\nexport TORCH_CUDA_ARCH_LIST="8.6"\n{PACKAGE}\n',
+        "build.sh:2",
+    ),
+    "ENV before a script": (
+        f"{CUDA}\nENV TORCH_CUDA_ARCH_LIST=8.6\nCOPY build.sh .\nRUN ./build.sh",
+        f"{PACKAGE}\n",
+        "Dockerfile:2",
+    ),
+    "an export before a script": (
+        f"{CUDA}\nCOPY build.sh .\nRUN export TORCH_CUDA_ARCH_LIST=8.6 && bash build.sh",
+        f"{PACKAGE}\n",
+        "Dockerfile:3",
+    ),
+    "for the script alone": (
+        f"{CUDA}\nCOPY build.sh .\nRUN TORCH_CUDA_ARCH_LIST=8.6 bash build.sh",
+        f"{PACKAGE}\n",
+        "Dockerfile:3",
+    ),
+    "a script of a script": (
+        f"{CUDA}\nCOPY build.sh more.sh ./\nRUN ./build.sh",
+        "export TORCH_CUDA_ARCH_LIST=8.6\n./more.sh\n",
+        "build.sh:1",
+    ),
+    "another line of RUN": (
+        f"{CUDA}\nRUN apt-get update && \\\n    export TORCH_CUDA_ARCH_LIST=8.6 && \\\n    {PACKAGE}",
+        "",
+        "Dockerfile:3",
+    ),
+    "an option in a script": (
+        f"{CUDA}\nCOPY build.sh .\nRUN ./build.sh",
+        "cd /src\ncmake -B build -DCMAKE_CUDA_ARCHITECTURES=86-real\n",
+        "build.sh:2",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_fix_names_the_line_that_sets_the_list(name: str):
+    text, script, place = SCRIPTS[name]
+    (one,) = judged(text, "H100", files={"build.sh": script, "more.sh": f"{PACKAGE}\n"})[0]
+    assert one.subject == place
+    assert one.fixes[0].remedies[0].text.startswith(f"{place}: ")  # type: ignore[union-attr]
+
+
+def test_one_list_for_two_commands_is_one_problem():
+    text = f"{CUDA}\nENV TORCH_CUDA_ARCH_LIST=8.6\nRUN {PACKAGE}\nRUN {PACKAGE}"
+    (one,) = judged(text, "H100")[0]
+    assert [place.source for place in one.evidence] == ["Dockerfile:2", "Dockerfile:3", "Dockerfile:4"]

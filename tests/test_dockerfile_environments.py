@@ -131,11 +131,11 @@ def test_path_is_set_where_the_environment_is_there():
 IN_VENV = SLIM + "RUN python -m venv /opt/venv && /opt/venv/bin/pip install torch uvicorn\nCOPY start.sh /\n"
 RUNNING = IN_VENV + 'ENTRYPOINT ["/start.sh"]\n'
 SCRIPTS_OFF_PATH = {
-    "a command": (RUNNING, "#!/bin/sh\nset -e\nexec uvicorn app:app\n", "/start.sh:3: /opt/venv/bin/uvicorn"),
-    "a python": (RUNNING, "cd /app\npython app.py\n", "/start.sh:2: /opt/venv/bin/python"),
+    "a command": (RUNNING, "#!/bin/sh\nset -e\nexec uvicorn app:app\n", "start.sh:3: /opt/venv/bin/uvicorn"),
+    "a python": (RUNNING, "cd /app\npython app.py\n", "start.sh:2: /opt/venv/bin/python"),
     "by CMD": (IN_VENV + "CMD bash ./start.sh\n", "python app.py\n", "start.sh:1: /opt/venv/bin/python"),
-    "the words of CMD": (RUNNING + START, 'mkdir -p /data\nexec "$@"\n', "/start.sh:2: /opt/venv/bin/python"),
-    "behind a preflight": (RUNNING + START, 'exec gpudoctor preflight -- "$@"\n', "/start.sh:1: /opt/venv/bin/py"),
+    "the words of CMD": (RUNNING + START, 'mkdir -p /data\nexec "$@"\n', "start.sh:2: /opt/venv/bin/python"),
+    "behind a preflight": (RUNNING + START, 'exec gpudoctor preflight -- "$@"\n', "start.sh:1: /opt/venv/bin/py"),
 }  # fmt: skip
 SCRIPTS_ON = {
     "it activates": ". /opt/venv/bin/activate\nexec uvicorn app:app\n",
@@ -369,4 +369,17 @@ def test_the_interpreter_moves_with_the_environment():
     assert lines(finding) == (
         "Dockerfile:3: above it\nENV UV_PYTHON_INSTALL_DIR=/opt/python\n"
         "Dockerfile:3: RUN uv venv --python 3.12 /opt/venv\nDockerfile:4: ENV PATH=/opt/venv/bin:$PATH"
+    )
+
+
+def test_a_definition_copies_in_its_own_words():
+    text = (
+        "Bootstrap: docker\nFrom: ubuntu:24.04\nStage: build\n\n%post\n"
+        "    uv venv --python 3.12 /opt/venv\n    uv pip install --python /opt/venv/bin/python torch==2.8.0\n\n"
+        "Bootstrap: docker\nFrom: ubuntu:22.04\nStage: final\n\n%files from build\n    /opt/venv /opt/venv\n"
+        '\n%environment\n    export PATH=/opt/venv/bin:$PATH\n\n%runscript\n    exec python "$@"\n'
+    )
+    (found,) = [one for one in findings(text) if one.slug == "image-environment-incomplete"]
+    assert lines(found) == (
+        "Dockerfile:14: below it\n%files from build\n    /root/.local/share/uv/python /root/.local/share/uv/python"
     )

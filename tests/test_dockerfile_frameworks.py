@@ -330,3 +330,60 @@ def test_the_release_for_an_old_python_counts():
     assert one.severity == "warning" and "TensorFlow 2.13.1 needs cuDNN 8" in one.message
     assert lines(one).startswith("Dockerfile:1: FROM an image with cuDNN 8")
     assert findings(text.format("cudnn8-")) == []
+
+
+RUNTIME = "pip install onnxruntime-gpu==1.20.1"
+BUILDER = "FROM nvidia/cuda:12.4.1-cudnn-devel-ubuntu22.04 AS b\nRUN python3 -m venv /opt/venv\n"
+COPIED = {
+    "the packages of an environment": f"{BUILDER}RUN /opt/venv/bin/{RUNTIME}\nFROM python:3.11-slim\n"
+    "COPY --from=b /opt/venv/lib/python3.11/site-packages /usr/local/lib/python3.11/site-packages\n",
+    "an environment": f"FROM python:3.11 AS b\nRUN python -m venv /opt/venv && /opt/venv/bin/{RUNTIME}\n"
+    "FROM python:3.11-slim\nCOPY --from=b /opt/venv /opt/venv\n",
+    "uv": f"FROM python:3.11-slim\nCOPY --from=ghcr.io/astral-sh/uv:0.8 /uv /uvx /bin/\nRUN uv {RUNTIME} --system\n",
+    "one program": f"FROM python:3.11-slim\nCOPY --from=ghcr.io/astral-sh/uv /uv /usr/local/bin/uv\nRUN {RUNTIME}\n",
+    "the pages of its interface": f"FROM node:20 AS web\nRUN npm run build\nFROM python:3.11-slim\nRUN {RUNTIME}\n"
+    "COPY --from=web /src/dist ./dist\n",
+}
+WITH_LIBRARIES = {
+    "the libraries of CUDA": f"FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04 AS c\nFROM python:3.11-slim\n"
+    f"COPY --from=c /usr/local/cuda /usr/local/cuda\nRUN {RUNTIME}\n",
+    "some libraries": f"FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04 AS c\nFROM python:3.11-slim\n"
+    f"COPY --from=c /usr/local/cuda/lib64/*.so* /usr/local/lib/\nRUN {RUNTIME}\n",
+    "a folder with an environment": f"FROM python:3.11 AS b\nRUN fetch /app\nFROM python:3.11-slim\nRUN {RUNTIME}\n"
+    "COPY --from=b /app /app\n",
+    "everything": f"FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04 AS c\nFROM python:3.11-slim\n"
+    f"COPY --from=c / /\nRUN {RUNTIME}\n",
+    "an environment with the wheels of CUDA": f"FROM python:3.11 AS b\nRUN python -m venv /v && /v/bin/{RUNTIME} "
+    "nvidia-cublas-cu12 nvidia-cudnn-cu12\nFROM python:3.11-slim\nCOPY --from=b /v /v\n",
+}
+
+
+@pytest.mark.parametrize("name", COPIED)
+def test_what_is_copied_from_a_stage_brings_no_libraries(name: str):
+    (found,) = [one for one in findings(COPIED[name]) if one.slug == "image-framework-libraries-missing"]
+    assert "python:3.11-slim has no CUDA" in found.message
+
+
+@pytest.mark.parametrize("name", WITH_LIBRARIES)
+def test_what_may_hold_libraries_keeps_the_check_silent(name: str):
+    assert [one for one in findings(WITH_LIBRARIES[name]) if one.slug == "image-framework-libraries-missing"] == []
+
+
+ALPINE = "FROM python:3.12-alpine\nRUN "
+
+
+@pytest.mark.parametrize(
+    ("command", "told_"),
+    [
+        ("pip install onnxruntime-gpu", True),
+        ("uv pip install --system 'jax[cuda12]'", True),
+        ("pip install cupy-cuda12x==13.6.0", True),
+        ("pip install onnxruntime", False),
+        ("pip install requests", False),
+        ('if [ -n "$GPU" ]; then pip install onnxruntime-gpu; fi', False),
+    ],
+)
+def test_no_gpu_build_has_a_wheel_for_musl(command: str, told_: bool):
+    found = findings(ALPINE + command)
+    assert [one.slug for one in found] == ["image-no-torch-wheel"] * told_
+    assert not told_ or lines(found[0]) == "Dockerfile:1: FROM python:3.12-slim"

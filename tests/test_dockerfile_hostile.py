@@ -339,8 +339,8 @@ def test_quoted_words_are_words(run: str, argv: tuple[str, ...]):
     assert [step.command.argv for step in image(BASE + f"RUN {run}\n").steps] == [argv]
 
 
-def test_a_stage_has_what_its_parents_set_and_no_argument_of_theirs():
+def test_a_stage_has_what_its_parents_set_and_their_arguments():
     first = "FROM python:3.12 AS a\nARG X=1\nENV A=$X\nWORKDIR /w\nUSER u\nRUN one\n"
     found = image(first + "FROM b\nRUN two\nFROM a\nENV B=$X C=$A\n")
-    assert {name: setting.value for name, setting in found.settings.items()} == {"A": "1", "B": None, "C": "1"}
+    assert {name: setting.value for name, setting in found.settings.items()} == {"A": "1", "B": "1", "C": "1"}
     assert [step.command.text for step in found.steps] == ["one"] and (found.user, found.base_line) == ("u", 1)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_dockerfile import dockerfile_report, run
+from tests.test_dockerfile import dockerfile_report, findings, lines, run
 from tests.test_dockerfile_amd_images import first_fix
 
 OLLAMA = "image: ollama/ollama:rocm"
@@ -70,3 +70,22 @@ def test_what_the_message_or_the_fix_says_is_not_said_again(tmp_path: Path):
     (tmp_path / "compose.yaml").write_text(text)
     _, screen = run(str(tmp_path / "compose.yaml"))
     assert "compose-reservation-refused" in screen and not {"found", "needed"} & set(screen.split())
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        (
+            "ENV A=1 \\\n    # of the driver\n    {0}=graphics \\\n    B=2\n",
+            "Dockerfile:4: write {0}=compute,graphics.",
+        ),
+        ("ENV A=1 {0}=graphics\n", "Dockerfile:2: write {0}=compute,graphics."),
+        ("ENV {0}=graphics\n", "Dockerfile:2: write ENV {0}=compute,graphics."),
+        ("ENV {0} graphics\n", "Dockerfile:2: write ENV {0}=compute,graphics."),
+        ("ENV X_{0}=a \\\n    {0}=graphics\n", "Dockerfile:3: write {0}=compute,graphics."),
+    ],
+)
+def test_a_variable_is_changed_where_it_is_written(text: str, fix: str):
+    name = "NVIDIA_DRIVER_CAPABILITIES"
+    found = findings("FROM nvidia/cuda:12.8.1-base-ubuntu22.04\n" + text.format(name))
+    assert [lines(one) for one in found if one.slug == "image-hides-gpus"] == [fix.format(name)]

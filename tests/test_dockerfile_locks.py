@@ -98,6 +98,7 @@ def test_the_project_is_what_a_fix_changes():
     (one,) = [one for one in findings(text, {"uv.lock": ONE}) if one.slug == "image-torch-other-vendor"]
     assert "take torch 2.7.0 from https://download.pytorch.org/whl/rocm" in lines(one)
     assert "pyproject.toml" in lines(one) and "uv lock" in lines(one)
+    assert "what it requires must admit torch==2.7.0+rocm" in lines(one)
 
 
 def test_a_lock_file_is_read_once():

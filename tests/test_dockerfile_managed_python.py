@@ -23,6 +23,9 @@ REFUSED = {
     "pip itself": UBUNTU + "RUN pip3 install --upgrade pip",
     "a requirements file": UBUNTU + "COPY requirements.txt .\nRUN pip install -r requirements.txt",
     "activated in another RUN": UBUNTU + "RUN python3 -m venv /v\nRUN . /v/bin/activate\nRUN pip3 install torch",
+    "an ARG of another stage": UBUNTU.replace("\n", " AS a\nARG PIP_BREAK_SYSTEM_PACKAGES=1\n", 1)
+    + UBUNTU.replace("\n", "\nCOPY --from=a /a /a\n", 1)
+    + "RUN pip3 install torch",
     "another stage": UBUNTU.replace("\n", " AS build\n", 1) + "RUN pip install torch\nFROM python:3.12-slim\n"
     "COPY --from=build /app /app",
 }
@@ -33,6 +36,10 @@ FINE = {
     "activated": UBUNTU + "RUN python3 -m venv /v && . /v/bin/activate && pip install torch",
     "the option": UBUNTU + "RUN pip3 install --break-system-packages torch",
     "ENV": UBUNTU + "ENV PIP_BREAK_SYSTEM_PACKAGES=1\nRUN pip3 install torch",
+    "an ARG": UBUNTU + "ARG PIP_BREAK_SYSTEM_PACKAGES=1\nRUN pip3 install torch",
+    "an ARG of the stage that it is built from": "ARG PIP_BREAK_SYSTEM_PACKAGES=1\n"
+    + UBUNTU.replace("\n", " AS base\nARG PIP_BREAK_SYSTEM_PACKAGES\n", 1)
+    + "FROM base\nRUN pip3 install torch",
     "a variable of the command": UBUNTU + "RUN PIP_BREAK_SYSTEM_PACKAGES=true pip3 install torch",
     "configured": UBUNTU + "RUN pip config set global.break-system-packages true\nRUN pip3 install torch",
     "the mark removed": UBUNTU + "RUN rm /usr/lib/python3*/EXTERNALLY-MANAGED && pip3 install torch",

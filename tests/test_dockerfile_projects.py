@@ -220,7 +220,7 @@ UNKNOWN = {
     "a source that is none": (
         BASE + "RUN uv sync", {"pyproject.toml": SOURCES.replace('index = "own"', 'git = "https://e.example/t"')},
     ),
-    "conda's open choice": ("FROM continuumio/miniconda3\nRUN conda install -y pytorch -c conda-forge", {}),
+    "conda's open choice": ("FROM continuumio/miniconda3\nRUN conda install -y pytorch", {}),
     "a function of a script": (
         BASE + "RUN bash i.sh", {"i.sh": "cuda() {\n  pip install torch==2.5.1\n}\ncase $1 in gpu) cuda;; esac\n"},
     ),

@@ -369,7 +369,7 @@ def test_a_script_that_goes_on_after_its_preflight_refused_is_warned_about(name:
     script, fix = GOES_ON[name]
     (found,) = findings(GATED, {"entry.sh": script})
     assert (found.slug, found.severity) == ("image-preflight-ignored", "warning")
-    where = f"/app/entry.sh:{script.count(chr(10))}: exec gpudoctor preflight "
+    where = f"entry.sh:{script.count(chr(10))}: exec gpudoctor preflight "
     assert lines(found).split("\n")[1] == where + fix
 
 
@@ -377,7 +377,7 @@ def test_a_script_that_goes_on_after_its_preflight_refused_is_warned_about(name:
 def test_a_preflight_becomes_no_program_where_a_script_starts_several(name: str):
     (found,) = findings(GATED, {"entry.sh": NO_ONE_PROGRAM[name]})
     assert found.slug == "image-preflight-ignored"
-    assert lines(found) == "/app/entry.sh:1: above it: set -e"
+    assert lines(found) == "entry.sh:1: above it: set -e"
 
 
 def test_a_shell_that_is_told_to_stop_is_fine():
@@ -395,3 +395,110 @@ def test_lines_of_a_second_script_are_not_those_of_the_first():
 @pytest.mark.parametrize("name", STOPS)
 def test_a_script_that_stops_where_its_preflight_refused_is_fine(name: str):
     assert findings(GATED, {"entry.sh": STOPS[name]}) == []
+
+
+TEXT_GOES_ON = {
+    "exec form": (
+        'ENTRYPOINT ["/bin/sh", "-c", "gpudoctor preflight; exec python app.py"]',
+        'ENTRYPOINT ["/bin/sh", "-c", "exec gpudoctor preflight -- python app.py"]',
+    ),
+    "shell form": ("CMD gpudoctor preflight ; python app.py", "CMD exec gpudoctor preflight -- python app.py"),
+    "after another": (
+        "CMD cd /app && gpudoctor preflight; exec python app.py",
+        "CMD cd /app && exec gpudoctor preflight -- python app.py",
+    ),
+    "before two": (
+        "CMD gpudoctor preflight; mkdir -p /tmp/a && python app.py",
+        "CMD gpudoctor preflight && mkdir -p /tmp/a && python app.py",
+    ),
+    "before what the shell does": (
+        "CMD gpudoctor preflight; . /opt/venv/bin/activate",
+        "CMD gpudoctor preflight && . /opt/venv/bin/activate",
+    ),
+    "before a script": (
+        "CMD gpudoctor preflight; exec /app/entry.sh",
+        "CMD exec gpudoctor preflight -- /app/entry.sh",
+    ),
+    "a sign between quotes": (
+        "CMD gpudoctor preflight --require 'gpu>=1;torch'; python app.py",
+        "CMD exec gpudoctor preflight --require 'gpu>=1;torch' -- python app.py",
+    ),
+    "behind tini": (
+        'ENTRYPOINT ["tini", "-g", "--", "bash", "-c", "gpudoctor preflight; python app.py"]',
+        'ENTRYPOINT ["tini", "-g", "--", "bash", "-c", "exec gpudoctor preflight -- python app.py"]',
+    ),
+    "as a module": (
+        "CMD python -m gpudoctor preflight; python app.py",
+        "CMD exec python -m gpudoctor preflight -- python app.py",
+    ),
+}
+TEXT_STOPS = {
+    "and": "CMD gpudoctor preflight && python app.py",
+    "becomes it": "CMD gpudoctor preflight -- python app.py; echo ended",
+    "set -e": "CMD set -e; gpudoctor preflight; python app.py",
+    "a shell that stops": 'ENTRYPOINT ["sh", "-ec", "gpudoctor preflight; python app.py"]',
+    "a look at it": "CMD gpudoctor preflight; code=$?; [ $code = 0 ] && python app.py",
+    "a report": "CMD gpudoctor preflight --fail-on never; python app.py",
+    "a script with its own": "CMD gpudoctor preflight; exec /app/entry.sh",
+    "meant": "CMD gpudoctor preflight || true; python app.py",
+    "the last": "CMD python prepare.py; gpudoctor preflight;",
+    "quoted": "CMD echo 'gpudoctor preflight; python'",
+    "two words in one": "CMD gpudoctor preflight --require 'gpu>=1;torch' && python app.py",
+}
+
+
+@pytest.mark.parametrize("name", TEXT_GOES_ON)
+def test_a_text_for_a_shell_that_goes_on_after_its_preflight_refused(name: str):
+    text, fix = TEXT_GOES_ON[name]
+    (found,) = findings(BASE + text, {"entry.sh": "python app.py\n"})
+    assert (found.slug, found.severity) == ("image-preflight-ignored", "warning")
+    assert lines(found) == f"Dockerfile:5: {fix}"
+
+
+@pytest.mark.parametrize("name", TEXT_STOPS)
+def test_a_text_for_a_shell_that_stops_where_its_preflight_refused_is_fine(name: str):
+    script = {"entry.sh": "exec gpudoctor preflight -- python app.py\n"}
+    assert "image-preflight-ignored" not in [one.slug for one in findings(BASE + TEXT_STOPS[name], script)]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        'ENTRYPOINT ["tini", "--", "/app/entry.sh"]',
+        'ENTRYPOINT ["/usr/bin/dumb-init", "--", "bash", "/app/entry.sh"]',
+        'ENTRYPOINT ["gosu", "app", "/app/entry.sh"]',
+        'ENTRYPOINT ["tini", "-g", "--", "su-exec", "app:app", "/app/entry.sh"]',
+        "CMD exec env LANG=C /app/entry.sh",
+        'CMD ["timeout", "60", "sh", "/app/entry.sh"]',
+    ],
+)
+def test_a_script_behind_another_program_is_followed(start: str):
+    script = {"entry.sh": "gpudoctor preflight\nexport CUDA_VISIBLE_DEVICES=all\nexec python app.py\n"}
+    found = {one.slug: lines(one) for one in findings(BASE + start, script)}
+    assert "entry.sh:3: exec gpudoctor preflight -- python app.py" in found["image-preflight-ignored"]
+    assert found["image-hides-gpus"] == "entry.sh:2: remove this variable."
+
+
+def test_the_text_of_a_container_goes_on_after_its_preflight_refused(tmp_path: Path):
+    (tmp_path / "pod.yaml").write_text(
+        "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n    - name: t\n      image: example.org/own:1\n"
+        '      command: [sh, -c, "gpudoctor preflight; python app.py"]\n'
+    )
+    (found,) = dockerfile_report(tmp_path / "pod.yaml")["findings"]
+    assert found["slug"] == "image-preflight-ignored"
+    assert found["fixes"][0]["steps"][0]["text"].endswith(
+        'pod.yaml:7: command: ["sh", "-c", "exec gpudoctor preflight -- python app.py"]'
+    )
+
+
+def test_an_entrypoint_and_a_command_of_a_service_become_one(tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text(BASE + PREFLIGHT + START)
+    (tmp_path / "compose.yaml").write_text(
+        "services:\n  serve:\n    build: .\n    gpus: all\n    entrypoint: [python, serve.py]\n"
+        '    command: ["--port", "9000"]\n'
+    )
+    (found,) = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert found["slug"] == "compose-drops-preflight"
+    assert found["fixes"][0]["steps"][0]["text"].replace(f"{tmp_path}/", "") == (
+        'compose.yaml:5: leave out entrypoint\ncompose.yaml:6: command: ["python", "serve.py", "--port", "9000"]'
+    )

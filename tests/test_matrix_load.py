@@ -340,12 +340,19 @@ _FLAGS = "framework_flags: [{framework: jax, variable: A, libraries: [b], severi
             "frameworks: [{framework: a, title: A, packages: [a], gpu: usually, record: {file: a, cuda: '('}}]",
             "record",
         ),
+        ("base_images: [{pattern: 'a(', example: a}]", "pattern"),
+        ("removed_images: [{pattern: '[', example: a, instead: b}]", "pattern"),
         ("requirement_uses: [{package: torch, requires: a, breaks: gpu, spare: '('}]", "spare"),
     ],
 )
 def test_a_field_that_is_no_expression_or_specifier_is_named(overlay, row: str, field: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(MatrixError, match=rf": {field}: "):
         validate_matrix([overlay(row + "\n")])
+
+
+def test_the_name_of_an_image_is_no_expression(overlay) -> None:  # type: ignore[no-untyped-def]
+    row = "framework_builds: [{framework: vllm, package: vllm, vendor: amd, image: 'example.org/c++(x:1'}]\n"
+    assert "example.org/c++(x:1" in [one.image for one in validate_matrix([overlay(row)]).framework_builds]
 
 
 def test_validating_files_of_both_kinds(overlay) -> None:  # type: ignore[no-untyped-def]

@@ -7,6 +7,8 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache
 
+from msgspec.structs import replace
+
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compiled_code import GpuCode, compiled_code
 from gpudoctor.dockerfile.image import Image, Step
@@ -49,9 +51,16 @@ def extension_archs(recipe: Recipe) -> Verdicts:
                         if one is not None and (key not in found or isinstance(one, Finding)):
                             found[key] = code, one
         certain = {(code.written, name) for (_, name), (code, one) in found.items() if isinstance(one, Finding)}
-        for (_, name), (code, told) in found.items():
-            if isinstance(told, Finding) or (code.written, name) not in certain:
-                yield told  # a list that one command surely reads is not in doubt for another
+        told: dict[tuple[str, str], Finding] = {}
+        for (_, name), (code, one) in found.items():
+            if isinstance(one, Finding):  # what other commands compile by the same list needs the same line
+                first = told.setdefault((one.subject, name), one)
+                told[one.subject, name] = replace(
+                    first, evidence=tuple(dict.fromkeys((*first.evidence, *one.evidence)))
+                )
+            elif (code.written, name) not in certain:
+                yield one  # a list that one command surely reads is not in doubt for another
+        yield from told.values()
 
 
 def _judged(
@@ -95,27 +104,35 @@ def _leaves_out(recipe: Recipe, image: Image, part: Image, step: Step, code: Gpu
         message=f"{code.written} has nothing for {gpu.name} ({own}): what line {line} compiles does not run there.",
         saw=code.written,
         want=dotted(own) or own,
-        subject=part.place(_line_of(part, step, code)),
+        subject=_place_of(part, step, code),
         evidence=tuple(_evidence(part, step, code)),
         fixes=(_fix(recipe, image, part, step, code, gpu),),
     )
 
 
 def _evidence(part: Image, step: Step, code: GpuCode) -> Iterator[Evidence]:
-    number = _line_of(part, step, code)
-    if number != step.command.line:
+    number = _setting_line(part, step, code)
+    if number and number != step.command.line:
         yield line_of(part, number, part.source[number - 1].strip())
     yield command_of(part, step.command)
 
 
-def _line_of(part: Image, step: Step, code: GpuCode) -> int:
-    """The line that sets the list: that of the variable, else the command's own."""
-    own = step.command.line
-    if not code.variable or step.command.script:
-        return own
+def _place_of(part: Image, step: Step, code: GpuCode) -> str:
+    """The place that sets the list: that of the variable, else the command's own."""
+    if number := _setting_line(part, step, code):
+        return part.place(number)
+    command = step.command
+    return command.set_at.get(code.variable) or command.script or part.place(command.line)
+
+
+def _setting_line(part: Image, step: Step, code: GpuCode) -> int:
+    """The line of the file that sets a variable; 0 where none does."""
+    at = step.command.set_at.get(code.variable, "")
+    if at or not code.variable:
+        return int(at) if at.isdecimal() else 0
     setting = _lines_that_set(part, code.variable)
-    before = bisect_right(setting, own)
-    return setting[before - 1] if before else own
+    before = bisect_right(setting, step.command.line)
+    return setting[before - 1] if before else 0
 
 
 @lru_cache(maxsize=256)
@@ -125,7 +142,7 @@ def _lines_that_set(part: Image, variable: str) -> tuple[int, ...]:
 
 
 def _fix(recipe: Recipe, image: Image, part: Image, step: Step, code: GpuCode, gpu: Gpu) -> Fix:
-    own, place = gpu.arch.value or "", part.place(_line_of(part, step, code))
+    own, place = gpu.arch.value or "", _place_of(part, step, code)
     if code.vendor == "amd":
         return _for_amd(recipe, image, part, code, own, place)
     chip, cuda = recipe.matrix.gpus.capability(own), part.facts.cuda if part.facts else None

@@ -42,6 +42,8 @@ def no_device(recipe: Recipe) -> Verdicts:
     give GPUs to every container; an error if GPUs are described, or if one of AMD's two devices is given. A container
     of a Kubernetes manifest that asks for no GPU is always a warning: a cluster may have other ways to give it one.
     So is one that mounts the device nodes of its host and is not privileged: it sees them, and may not open them.
+    `runtime: nvidia` alone gives the GPUs that NVIDIA_VISIBLE_DEVICES names: that must be set by the service or its
+    image, and not to none or void. ROCm opens render nodes: /dev/dri/card0 is none.
     A preflight that requires GPUs (`--require "gpu>=2"`) tells that a service needs them, and how many, whatever its
     image is made for.
 
@@ -79,12 +81,23 @@ def no_device(recipe: Recipe) -> Verdicts:
             continue
         what = "CUDA" if vendor == "nvidia" else "ROCm"
         missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
+        if missing == "/dev/dri" and any(node.startswith(missing) for node in service.devices):
+            missing = "a render node, such as /dev/dri/renderD128"
+        named = service.environment.get("NVIDIA_VISIBLE_DEVICES")
+        why = f", which is {'not set' if named is None else named}"
+        why = f": its runtime gives those that NVIDIA_VISIBLE_DEVICES names{why}" if service.by_variable else ""
         yield about_service(
             service,
             severity="error" if (recipe.gpus and not service.cluster) or missing != "a GPU" else "warning",
             confidence="likely",
-            message=f"{service.title} runs an image for {what} but is not given {missing}.",
-            saw="no device lines" if missing == "a GPU" else f"devices without {missing}",
+            message=f"{service.title} runs an image for {what} but is not given {missing}{why}.",
+            saw=f"devices without {missing}"
+            if missing != "a GPU"
+            else "no device lines"
+            if not why
+            else "no NVIDIA_VISIBLE_DEVICES"
+            if named is None
+            else f"NVIDIA_VISIBLE_DEVICES={named}",
             want=_wanted(service, vendor),
             fixes=(change(f"Give the {service.kind} a GPU", *_giving(service, vendor)),),
         )
@@ -119,6 +132,8 @@ def _wanted(service: Service, vendor: Vendor) -> str:
         return _run_args(service, *_DEVELOPMENT[vendor])
     if service.cluster:
         return f"{vendor}.com/gpu: 1 in its limits"
+    if service.by_variable:
+        return "NVIDIA_VISIBLE_DEVICES=all"
     return " and ".join(_NODES) if vendor == "amd" else "a reservation of GPUs"
 
 
@@ -128,6 +143,8 @@ def _giving(service: Service, vendor: Vendor, count: int = 1) -> tuple[str, ...]
         return service.below, _run_args(service, *_DEVELOPMENT[vendor])
     if service.cluster:
         return service.adding("resources.limits", "{}", f"{vendor}.com/gpu: {count}")
+    if service.by_variable and vendor == "nvidia":
+        return service.giving("NVIDIA_VISIBLE_DEVICES", "all")
     if vendor == "amd":
         missing = [node for node, given in zip(_NODES, (service.kfd, service.render), strict=True) if not given]
         return service.adding("devices", "[]", *missing)
@@ -265,39 +282,6 @@ def small_shm(recipe: Recipe) -> Verdicts:
             )
 
 
-@check("GPD624", "compose-device-misnamed", "image")
-def device_misnamed(recipe: Recipe) -> Verdicts:
-    """A service asks for a device node that no host has.
-
-    ## Why it matters
-    The engine refuses to start the container: "error gathering device information".
-
-    ## How it is judged
-    The kernel names the render nodes renderD128, renderD129 and so on. A name without the D, as some documents print
-    it, is no node.
-
-    ## Fix safety
-    `ls /dev/dri` lists the nodes of the host.
-    """
-    for started in recipe.services:
-        service = started.service
-        for device in service.devices:
-            if found := re.fullmatch(r"/dev/dri/render(\d+)", device):
-                right = f"/dev/dri/renderD{found[1]}"
-                at = next((path for path in service.keys if path.startswith(f"devices.{device}")), "")
-                yield about_service(
-                    service,
-                    at=at,
-                    severity="error",
-                    message=f"{service.title} asks for {device}: no host has a node of that name.",
-                    saw=device,
-                    want=right,
-                    fixes=(
-                        change(f"Write {right}", f"{service.place_of(at)}: {right} in the devices of {service.name}"),
-                    ),
-                )
-
-
 @check("GPD625", "compose-other-vendor", "image")
 def other_vendor(recipe: Recipe) -> Verdicts:
     """A service is given GPUs of the vendor that its image is not made for.
@@ -376,7 +360,7 @@ def _vendor(recipe: Recipe, started: RecipeService) -> Vendor | None:
 def _given(started: RecipeService, vendor: Vendor) -> bool:
     service = started.service
     nodes = service.kfd and service.render and not service.cluster  # a cluster's container may not open these
-    return service.privileged or (service.nvidia if vendor == "nvidia" else service.amd or nodes)
+    return service.privileged or (started.given_nvidia if vendor == "nvidia" else service.amd or nodes)
 
 
 def _vendors(started: RecipeService) -> tuple[Vendor, ...]:

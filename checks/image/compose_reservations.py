@@ -1,13 +1,21 @@
-"""Reservations of devices that compose does not take."""
+"""Devices that compose, or the engine behind it, does not take."""
 
 from __future__ import annotations
+
+import re
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.recipe import Recipe, about_service, change
 
 _MESSAGES = {
+    "misplaced": "has a key that compose does not know: {path}",
     "no capabilities": "reserves a device without `capabilities`",
     "count and device_ids": "names both `count` and `device_ids`, which exclude each other",
+}
+_WANTED = {
+    "misplaced": "deploy.resources.reservations.devices",
+    "no capabilities": "capabilities: [gpu]",
+    "count and device_ids": "one of them",
 }
 
 
@@ -20,7 +28,8 @@ def reservation_refused(recipe: Recipe) -> Verdicts:
 
     ## How it is judged
     Every entry of `deploy.resources.reservations.devices` must have `capabilities`. `count` and `device_ids` exclude
-    each other, also below `gpus`.
+    each other, also below `gpus`. Below `deploy` there is no key `gpus` or `runtime`, and `devices` stands below
+    `resources.reservations` alone.
 
     ## Fix safety
     `capabilities: [gpu]` is what `gpus: all` means, too.
@@ -28,19 +37,57 @@ def reservation_refused(recipe: Recipe) -> Verdicts:
     for started in recipe.services:
         service = started.service
         if service.refused:
-            named = service.refused == "no capabilities"
-            fix = (
-                change("Name the capability", *service.adding(service.refused_at, "{}", "capabilities: [gpu]"))
-                if named
-                else change("Leave out one of them", f"{service.place_of(service.refused_at)}: count, or device_ids")
-            )
+            why, at = service.refused, service.refused_at
+            place, gpus = service.place_of(at), "{driver: nvidia, count: all, capabilities: [gpu]}"
+            fix = {
+                "no capabilities": change("Name the capability", *service.adding(at, "{}", "capabilities: [gpu]")),
+                "count and device_ids": change("Leave out one of them", f"{place}: count, or device_ids"),
+                "misplaced": change(
+                    "Reserve the GPUs where compose takes it",
+                    f"{place}: leave out {at.rpartition('.')[2]}",
+                    *service.adding("deploy.resources.reservations.devices", "[]", gpus),
+                ),
+            }[why]
             yield about_service(
                 service,
-                at=service.refused_at,
+                at=at,
                 severity="error",
-                message=f"{service.title} {_MESSAGES[service.refused]}: compose refuses the file.",
-                saw=service.refused,
-                want="capabilities: [gpu]" if named else "one of them",
+                message=f"{service.title} {_MESSAGES[why].format(path=at)}: compose refuses the file.",
+                saw=at if why == "misplaced" else why,
+                want=_WANTED[why],
                 fixes=(fix,),
                 refs=("Compose Deploy Specification: devices",),
             )
+
+
+@check("GPD624", "compose-device-misnamed", "image")
+def device_misnamed(recipe: Recipe) -> Verdicts:
+    """A service asks for a device node that no host has.
+
+    ## Why it matters
+    The engine refuses to start the container: "error gathering device information".
+
+    ## How it is judged
+    The kernel names the render nodes renderD128, renderD129 and so on. A name without the D, as some documents print
+    it, is no node.
+
+    ## Fix safety
+    `ls /dev/dri` lists the nodes of the host.
+    """
+    for started in recipe.services:
+        service = started.service
+        for device in service.devices:
+            if found := re.fullmatch(r"/dev/dri/render(\d+)", device):
+                right = f"/dev/dri/renderD{found[1]}"
+                at = next((path for path in service.keys if path.startswith(f"devices.{device}")), "")
+                yield about_service(
+                    service,
+                    at=at,
+                    severity="error",
+                    message=f"{service.title} asks for {device}: no host has a node of that name.",
+                    saw=device,
+                    want=right,
+                    fixes=(
+                        change(f"Write {right}", f"{service.place_of(at)}: {right} in the devices of {service.name}"),
+                    ),
+                )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.recipe import Recipe, about_service, change
 from gpudoctor.dockerfile.variables import VISIBLE, slip_in_devices
 
@@ -18,8 +21,9 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     the value, with the same effect.
 
     ## How it is judged
-    By the value alone, in `environment` or a file of `env_file`. An empty value, -1 and other words that hide the
-    GPUs on purpose are not reported. An error if the service is given a GPU, else a warning.
+    By the value, in `environment` or a file of `env_file`. An empty value, -1 and other words that hide the GPUs on
+    purpose are not reported. An error if the service is given a GPU, else a warning. A number counts among the GPUs
+    that the container is given: with one GPU there is only 0, whichever of the host's it is.
 
     ## Fix safety
     Without the variable a program sees the GPUs that the container is given.
@@ -28,7 +32,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
         service = started.service
         for name in VISIBLE:
             value = service.environment.get(name, "")
-            if why := slip_in_devices(value):
+            if why := slip_in_devices(value) or _beyond(service, name, value):
                 yield about_service(
                     service,
                     severity="error" if service.given_gpus or service.privileged else "warning",
@@ -47,3 +51,27 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
                         "ROCm/ROCR-Runtime amd_filter_device.cpp, RvdFilter; ROCm/clr rocdevice.cpp, Device::init",
                     ),
                 )
+
+
+def _beyond(service: Service, name: str, value: str) -> str:
+    """Why the first number of a visibility variable is that of no GPU of the container; "" where it may be one."""
+    count, first = _granted(service), value.split(",", maxsplit=1)[0].strip()
+    if (
+        count is None
+        or (name != "CUDA_VISIBLE_DEVICES" and not service.amd)
+        or not re.fullmatch(r"\d{1,3}", first)
+        or int(first) < count
+    ):
+        return ""
+    numbers = "whose number is 0" if count == 1 else f"whose numbers are 0 to {count - 1}"
+    return f"it is given {count} GPU{'s' * (count > 1)}, {numbers}" if count else ""
+
+
+def _granted(service: Service) -> int | None:
+    """How many GPUs the container sees, if its file says so."""
+    if service.privileged or service.open:
+        return None
+    if not service.by_variable:
+        return service.gpu_count
+    named = service.environment.get("NVIDIA_VISIBLE_DEVICES", "all").split(",")
+    return len(named) if all(re.fullmatch(r"\d{1,3}|(GPU|MIG)-\S+", one.strip()) for one in named) else None

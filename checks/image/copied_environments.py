@@ -66,7 +66,9 @@ def _interpreters(recipe: Recipe, image: Image) -> Iterator[Finding]:
             continue
         origin = one.origin
         folder = missing.rpartition(" in ")[2]
-        copy = change("Copy the interpreter, too", f"{image.place(one.copied.line)}: below it", _copy(origin, folder))
+        copy = change(
+            "Copy the interpreter, too", f"{image.place(one.copied.line)}: below it", _copy(image, origin, folder)
+        )
         same = change("Use the base image of that stage", image.on_base(_base(image, one.copied)))
         here = change("Make the environment on this base image", *_on_this_base(image, origin))
         by_uv = "/uv/" in missing or "UV_PYTHON_INSTALL_DIR" in origin.settings
@@ -97,8 +99,8 @@ def _on_this_base(image: Image, origin: Image) -> Iterator[str]:
         yield origin.written_run("apt-get update && apt-get install -y python3-venv python3-pip")
 
 
-def _copy(origin: Image, path: str) -> str:
-    return f"COPY --from={origin.name} {path} {path}"
+def _copy(image: Image, origin: Image, path: str) -> str:
+    return image.written_copy(origin.name, (path,), path)
 
 
 def _starts_uv(recipe: Recipe, image: Image) -> bool:
@@ -142,7 +144,7 @@ def _packages(image: Image) -> Iterator[Finding]:
     lone = lone_torch(image)
     if lone is not None and (image.facts is None or not image.facts.has_torch):
         folder = posixpath.dirname(lone.sources[0].rstrip("/"))
-        line = f"COPY --from={lone.origin} {folder} {folder}"
+        line = image.written_copy(lone.origin, (folder,), folder)
         yield _broken(
             image,
             lone,
@@ -191,7 +193,7 @@ def _of_another_place(image: Image, started: set[str]) -> Iterator[Finding]:
                     change(
                         "Copy it to the same place, too",
                         f"{image.place(one.copied.line)}: below it",
-                        _copy(one.origin, one.made.place),
+                        _copy(image, one.origin, one.made.place),
                     ),
                 ),
             )
@@ -218,7 +220,7 @@ def _packages_alone(image: Image, copies: list[CopyInstruction], started: set[st
                     change(
                         "Copy the commands, too",
                         f"{image.place(copied.line)}: below it",
-                        _copy(origin, "/usr/local/bin"),
+                        _copy(image, origin, "/usr/local/bin"),
                     ),
                 ),
             )
@@ -273,5 +275,5 @@ def _scripts(origin: Image) -> frozenset[str]:
 def _broken(
     image: Image, copied: CopyInstruction, message: str, saw: str, want: str, fixes: tuple[Fix, ...]
 ) -> Finding:
-    text = f"COPY --from={copied.origin} {' '.join(copied.sources)} {copied.target}"
+    text = image.written_copy(copied.origin, copied.sources, copied.target)
     return about_line(image, copied.line, text, severity="error", message=message, saw=saw, want=want, fixes=fixes)

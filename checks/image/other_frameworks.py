@@ -16,7 +16,7 @@ from gpudoctor.dockerfile.frameworks import (
     missing_libraries,
     packages_of,
 )
-from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.image import CopyInstruction, Image
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import package_line
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _MAKER = {"nvidia": "CUDA", "amd": "ROCm"}
 _CUDA = re.compile(r"cuda|cudnn|cublas|nvidia|tensorrt|conda|mamba|spack", re.IGNORECASE)
+_NO_LIBRARIES = re.compile(r"(^|/)(s?bin(/[\w.-]+)?|uvx?|dist|static|assets|public|html|www|ui|web|frontend)/?$")
 _LIBRARY_PATH = re.compile(r"nvidia|site-packages|dist-packages|conda|cudnn")
 
 
@@ -52,7 +53,7 @@ def framework_libraries_missing(recipe: Recipe) -> Verdicts:
     A release for the image's CUDA, or the extra that brings the libraries, changes only this package.
     """
     for image in recipe.images:
-        if image.facts is None or _may_have_cuda(image):
+        if image.facts is None or image.facts.musl or _may_have_cuda(image):
             continue
         for one in recipe.frameworks(image):
             missing = missing_libraries(image, one, recipe.matrix)
@@ -80,7 +81,7 @@ def framework_libraries_missing(recipe: Recipe) -> Verdicts:
 
 def _may_have_cuda(image: Image) -> bool:
     """Whether any line may bring CUDA libraries that its text does not name."""
-    if copies_environment(image) is not None or any(one.origin for one in image.copied):
+    if copies_environment(image) is not None or any(map(_may_hold_libraries, image.copied)):
         return True
     path = image.settings.get("LD_LIBRARY_PATH")
     if path is not None and (path.value is None or _LIBRARY_PATH.search(path.value)):
@@ -94,6 +95,14 @@ def _may_have_cuda(image: Image) -> bool:
         elif _CUDA.search(step.command.text):
             return True
     return False
+
+
+def _may_hold_libraries(copied: CopyInstruction) -> bool:
+    """Whether what is copied from a stage or image may hold CUDA libraries. What an environment of a stage holds is
+    known by the commands that fill it; programs and pages of a user interface are none."""
+    if not copied.origin or copied.followed:
+        return False
+    return not _NO_LIBRARIES.search(copied.target) and not all(map(_NO_LIBRARIES.search, copied.sources))
 
 
 def _torch_brings(recipe: Recipe, image: Image, build: FrameworkBuild) -> bool:

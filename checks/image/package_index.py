@@ -165,9 +165,10 @@ def no_wheel(recipe: Recipe) -> Verdicts:
     pip finds nothing, or falls back to an old version; the build of the image fails.
 
     ## How it is judged
-    Alpine's musl has no torch wheels at all. The base image's tag tells its Python, which does not count if the file
-    installs another one. A release that is missing from an index is reported if the matrix knows all its builds; it
-    knows none for Intel's GPUs. A constraint of the command may exclude the version that it pins.
+    Alpine's musl has no wheels of torch, or of a GPU build of another framework, at all. The base image's tag tells
+    its Python, which does not count if the file installs another one. A release that is missing from an index is
+    reported if the matrix knows all its builds; it knows none for Intel's GPUs. A constraint of the command may
+    exclude the version that it pins.
 
     ## Fix safety
     The proposed line names a build that exists.
@@ -182,6 +183,19 @@ def no_wheel(recipe: Recipe) -> Verdicts:
             ):
                 continue
             yield from _missing(recipe, image, asked)
+        if image.facts is not None and image.facts.musl:
+            for one in recipe.frameworks(image):
+                command = one.package.step.command
+                if one.build is not None and not command.maybe and one.package.step.pip is not None:
+                    text = f"{image.base} is Alpine with musl, for which no wheel of {one.build.package} exists."
+                    yield about_line(
+                        image, command.line, command.shown, severity="error", message=text, saw="musl", want="glibc",
+                        fixes=(_with_glibc(image),),
+                    )  # fmt: skip
+
+
+def _with_glibc(image: Image) -> Fix:
+    return change("Use a base image with glibc", image.on_base(f"python:{python_of(image) or '3.12'}-slim"))
 
 
 def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Finding]:
@@ -189,11 +203,10 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
         yield _excluded(image, asked, asked.requirement.excluded_by)
         return
     if image.facts is not None and image.facts.musl:
-        glibc = f"python:{python_of(image) or '3.12'}-slim"
         yield torch_finding(
             image, asked, "error",
             f"{image.base} is Alpine with musl, for which no torch wheel exists.", "musl", "glibc",
-            (change("Use a base image with glibc", image.on_base(glibc)),),
+            (_with_glibc(image),),
         )  # fmt: skip
         return
     wanted, of_platform = asked.local or asked.build, recipe.matrix.torch.builds(image.platform)

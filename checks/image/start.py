@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.commands import Command
+from gpudoctor.dockerfile.commands import Command, text_for_shell
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.image import Image, Start
 from gpudoctor.dockerfile.preflights import is_preflight, runs_preflight, started_by_preflight
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.finding import Evidence, Finding
+from gpudoctor.finding import Evidence, Finding, Fix
 
 
 @check("GPD629", "image-preflight-without-command", "image")
@@ -73,7 +74,7 @@ def _exec_form(words: Sequence[str]) -> tuple[str, ...]:
 def _finding(
     image: Image, service: Service | None, start: Start, message: str, words: Sequence[str], starts_something: bool
 ) -> Finding:
-    written = json.dumps(list(words), ensure_ascii=False)
+    written = _listed(words)
     in_service = service is not None and service.entrypoint is not None
     key = ("args" if service.cluster else "command") if service is not None and in_service else ""
     place = service.place if service is not None and in_service else image.place(start.line)
@@ -105,17 +106,24 @@ def ignored(recipe: Recipe) -> Verdicts:
     why the node is bad, and the program starts all the same.
 
     ## How it is judged
-    ENTRYPOINT or CMD runs a script in which a preflight without a command stands on a line of its own, and another
-    command comes after it. A script with `set -e`, a trap, or a look at `$?` is not reported.
+    ENTRYPOINT or CMD runs a script in which a preflight without a command stands on a line of its own, or a text for
+    `sh -c` in which `;` comes after it, and another command follows. A shell that is told `set -e`, a trap, or a look
+    at `$?` is not reported.
 
     ## Fix safety
     The preflight becomes the program: the same process, with its own signals and exit status.
     """
-    for image in recipe.images:
-        kept = [one for _, *starts in recipe.starts(image) for one in starts]
-        for start in (image.entrypoint, image.command):
-            if start is not None and start.text and any(one is start for one in kept):
-                yield from _ignored(start)
+    for image in (*recipe.images, None):
+        found: dict[str, Finding] = {}
+        for service, *starts in recipe.starts(image):
+            for name, start in zip(("entrypoint", "command"), starts, strict=True):
+                if start is None:
+                    continue
+                of_image = image is not None and (start is image.entrypoint or start is image.command)
+                giver = image if of_image else service
+                problems = (*_ignored(start), *_ignored_in_text(giver, start, name))
+                found.update((one.subject, one) for one in problems)
+        yield from found.values()
 
 
 _STOPS = re.compile(r"^\s*set\s.*(-[a-z]*e|errexit)|^#!.*\s-[a-z]*e|\btrap\b|\$\?", re.MULTILINE)
@@ -123,11 +131,23 @@ _STOPS = re.compile(r"^\s*set\s.*(-[a-z]*e|errexit)|^#!.*\s-[a-z]*e|\btrap\b|\$\
 _STOPPING_SHELL = re.compile(r"(^|[/ ])(ba|da|a|z)?sh (-\S+ )*-[a-z]*e")
 _ALONE = re.compile(r"\s*\S*gpudoctor\S* preflight(?!.*--fail-on[ =]never)[^|&;\\]*")
 """A preflight on a line of its own."""
+_THEN_ANOTHER = re.compile(
+    r"(?:^|[;&|({\n])[ \t]{0,50}(?P<check>(?:[\w./-]{1,100} -m )?[\w./-]{0,100}gpudoctor[\w.-]{0,8} preflight\b"
+    r"""(?:[^|&;"'\n]|"[^"]{0,300}"|'[^']{0,300}'){0,300})[;\n]\s{0,50}(?=[^\s;})])"""
+)
+"""A preflight in a text for a shell, after which the next command starts in any case."""
 _PROGRAM = re.compile(r"\s*(?P<exec>exec )?(?!\w+=)(?:[^|;&]|(?<=>)&)*")
 """A line that starts one program; whatever comes before it, `exec` makes it the last."""
+_OF_SHELL = re.compile(
+    r"(exec )?([.\[{(]|(source|cd|eval|if|for|while|until|case|export|set|test|trap|umask|wait)\b)"
+)
+"""What the shell itself does."""
 
 
 def _ignored(start: Start) -> Iterator[Finding]:
+    """A preflight on a line of the script that a start runs."""
+    if not start.text:
+        return
     lines = start.text.split("\n")
     inside = [step.command for step in start.steps if step.command.script]
     path = inside[0].script.rpartition(":")[0]
@@ -149,17 +169,61 @@ def _ignored(start: Start) -> Iterator[Finding]:
                 f"{program.script}: exec {words} -- {program.written.removeprefix('exec ')}",
             )
             fixes.insert(0, become)
-        yield Finding(
-            severity="warning",
-            confidence="likely",
-            message="The script goes on after this preflight refused: the program is started all the same.",
-            saw="no `set -e`",
-            want="the preflight in front of the program",
-            subject=command.script,
-            evidence=(Evidence("instruction", line.strip(), command.script),),
-            fixes=tuple(fixes),
-        )
+        yield _goes_on("script", line.strip(), command.script, fixes)
         return
+
+
+def _ignored_in_text(giver: Image | Service | None, start: Start, name: str) -> Iterator[Finding]:
+    """A preflight in the text of `sh -c`, or of the shell form. `giver`: the image or service that it is of."""
+    text = text_for_shell(start.words) or ""
+    found = _THEN_ANOTHER.search(text)
+    if found is None or _STOPS.search(text) or _STOPPING_SHELL.search(" ".join(start.words)):
+        return
+    if any(is_preflight(one.command.argv) and started_by_preflight(one.command.argv) for one in start.steps):
+        return
+    check_ = found["check"].rstrip()
+    try:
+        if started_by_preflight(shlex.split(check_)) or "--fail-on never" in check_.replace("=", " "):
+            return
+    except ValueError:
+        return
+    before, rest = text[: found.start("check")], text[found.end() :]
+    fixed, title = f"{before}{check_} && {rest}", "Start the program only if it passed"
+    if _PROGRAM.fullmatch(rest) and not _OF_SHELL.match(rest):
+        title = "Let the preflight become the program"
+        fixed = f"{before}exec {check_.removesuffix(' --')} -- {rest.removeprefix('exec ')}"
+    words = [fixed if word == text else word for word in start.words]
+    if isinstance(giver, Service):
+        key = _KEYS[name] if giver.cluster else name
+        place, line = giver.place_of(key), f"{key}: {_listed(words)}"
+    else:
+        assert giver is not None
+        place = giver.place(start.line)
+        line = f"{_INSTRUCTIONS[name]} {fixed if start.shell else _listed(words)}"
+    yield _goes_on("shell", check_, place, [change(title, f"{place}: {line}")])
+
+
+_KEYS = {"entrypoint": "command", "command": "args"}
+"""What a container of a cluster calls the keys of compose."""
+_INSTRUCTIONS = {"entrypoint": "ENTRYPOINT", "command": "CMD"}
+
+
+def _listed(words: Sequence[str]) -> str:
+    """Words as a list of JSON, which is one of YAML, too."""
+    return json.dumps(list(words), ensure_ascii=False)
+
+
+def _goes_on(what: str, written: str, place: str, fixes: Sequence[Fix]) -> Finding:
+    return Finding(
+        severity="warning",
+        confidence="likely",
+        message=f"The {what} goes on after this preflight refused: the program is started all the same.",
+        saw="no `set -e`",
+        want="the preflight in front of the program",
+        subject=place,
+        evidence=(Evidence("instruction", written, place),),
+        fixes=tuple(fixes),
+    )
 
 
 def _line_of(command: Command, lines: Sequence[str]) -> str:
@@ -192,7 +256,11 @@ def drops_preflight(recipe: Recipe) -> Verdicts:
         if runs_preflight(replaced) or runs_preflight(command) or not (service.given_gpus or service.privileged):
             continue
         assert image.entrypoint is not None
-        written = json.dumps([*service.entrypoint, *(service.command or ())], ensure_ascii=False)
+        replacing, kept = ("command", "args") if service.cluster else ("entrypoint", "command")
+        line = f"{kept}: {_listed((*service.entrypoint, *(service.command or ())))}"
+        lines = (f"{service.place_of(replacing)}: in place of {replacing}:", f"    {line}")
+        if kept in service.keys:
+            lines = (f"{service.place_of(replacing)}: leave out {replacing}", f"{service.place_of(kept)}: {line}")
         yield Finding(
             severity="warning",
             confidence="certain",
@@ -205,12 +273,5 @@ def drops_preflight(recipe: Recipe) -> Verdicts:
                 Evidence(service.kind, service.name, service.place),
                 line_of(image, image.entrypoint.line, " ".join(image.entrypoint.words)),
             ),
-            fixes=(
-                change(
-                    "Replace CMD alone",
-                    service.below,
-                    f"    {'args' if service.cluster else 'command'}: {written}",
-                    f"in place of {'command' if service.cluster else 'entrypoint'}",
-                ),
-            ),
+            fixes=(change("Replace CMD alone", *lines),),
         )

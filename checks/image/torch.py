@@ -13,7 +13,7 @@ from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.torch_dependents import pins_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest
 from gpudoctor.dockerfile.torch_wheels import ImageTorch, cuda_of, outrun, wheels_for
-from gpudoctor.finding import Finding, Severity
+from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.versions import figures, minor
 
 if TYPE_CHECKING:
@@ -218,6 +218,64 @@ def _of_vendor(recipe: Recipe, image: Image, held: ImageTorch) -> TorchBuild | N
         return not limit or minor(own) <= minor(limit), figures(own)
 
     return max(same, key=fits, default=None)
+
+
+@check("GPD656", "image-torch-cpu-only", "image")
+def cpu_only(recipe: Recipe) -> Verdicts:
+    """The image is made for GPUs, and its torch is a CPU build.
+
+    ## Why it matters
+    A CPU build computes on the processor, and says only that no GPU is available. A project whose sources name the
+    index for CPUs, or whose lock file was made with it, installs one wherever it is built.
+
+    ## How it is judged
+    The base image is for CUDA or ROCm, or a service gives the image NVIDIA GPUs; and a command, a lock file or uv's
+    sources name the index for CPUs, without a variable that whoever builds the image may set. So does conda with
+    pytorch of conda-forge: it sees no driver while an image is built. Nothing is reported if a name says that the
+    image is for CPUs, or if another framework may use the GPU. If GPUs are described, torch is checked against them
+    instead.
+
+    ## Fix safety
+    The proposed index has the same release for the base image's vendor. CONDA_OVERRIDE_CUDA counts while conda
+    chooses the packages.
+    """
+    for image in recipe.images:
+        held, facts = recipe.torch(image), image.facts
+        if held is None or held.build != "cpu" or held.asked is None or facts is None or recipe.gpus:
+            continue
+        given = any(one.image is image and one.given_nvidia for one in recipe.services)
+        named = re.search(r"(^|[^a-z])cpu([^a-z]|$)", f"{image.name} {image.file}", re.IGNORECASE)
+        steps = [step for step in image.steps if step.command.line == held.line]
+        chosen = any("$" in step.command.written for step in steps)
+        if not (facts.cuda or facts.rocm or given) or named or chosen:
+            continue
+        if any(one.build is not None for one in recipe.frameworks(image)):
+            continue
+        kind = "ROCm" if facts.rocm else "CUDA"
+        row = _of_vendor(recipe, image, held)
+        fixes: tuple[Fix, ...] = ()
+        if any(step.pip is not None and step.pip.without_cuda for step in steps):
+            setting = image.written_env("CONDA_OVERRIDE_CUDA", facts.cuda or _oldest_cuda(recipe, image))
+            line = f"{image.place(held.line)}: above it: {setting}"
+            why = "nvidia-smi on the host prints the newest CUDA that its driver supports"
+            fixes = (change("Tell conda which CUDA there will be", line, why=why),)
+        elif row is not None:
+            url = recipe.matrix.torch.index_url(row)
+            line = install_line(recipe, image, held.line, row.version, row.build, url)
+            fixes = (change(f"Install the {kind} build", line),)
+        made = f"{image.base} is made for {kind}" if facts.cuda or facts.rocm else "A service gives the image GPUs"
+        version = f"torch {held.version}" if held.certain else "its torch"
+        yield torch_finding(
+            image, held.asked, "warning", f"{made}, and {version} is a CPU build: it does not use the GPU.",
+            "a CPU build", f"a {kind} build", fixes, certain=False,
+        )  # fmt: skip
+
+
+def _oldest_cuda(recipe: Recipe, image: Image) -> str:
+    """The CUDA that most drivers support, of those in the indexes of the newest torch."""
+    wheels = wheels_for(recipe.matrix, image.platform, python_of(image))
+    rows = [row for row in wheels if row.cuda and row.origin != "pypi"]
+    return min((row.cuda or "" for row in rows if row.version == rows[0].version), key=minor, default="")
 
 
 @check("GPD655", "image-torch-replaced", "image")

@@ -122,11 +122,11 @@ def _packages(recipe: Recipe, image: Image) -> Iterator[Finding]:
     for copied in image.copied:
         if not copied.origin or not re.match(rf"{home}(/|$)", copied.target):
             continue
-        lines = [f"COPY --from={copied.origin} {home} /usr/local"] if copied.target == home else []
+        lines = [image.written_copy(copied.origin, (home,), "/usr/local")] if copied.target == home else []
         yield about_line(
             image,
             copied.line,
-            f"COPY --from={copied.origin} {home} {copied.target}",
+            image.written_copy(copied.origin, (home,), copied.target),
             severity="error",
             message=f"The container runs as {user}, whose Python does not look in {home}: what pip installed there "
             "for root is not found.",

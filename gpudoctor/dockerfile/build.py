@@ -19,6 +19,7 @@ from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Re
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
 from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
+from gpudoctor.dockerfile.start import unwrapped
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError
 from gpudoctor.dockerfile.variables import OF_PROGRAMS, expanded, partly_expanded, without
 from gpudoctor.dockerfile.words import UnclosedError, words
@@ -60,7 +61,11 @@ class Build:
         """Variables that decide what commands compile."""
         self.general: dict[str, str] = {}
         """Every ARG before the first FROM."""
+        self.arguments: dict[str, str] = {}
+        self._declared: set[str] = set()
+        """Every ARG, with or without a value."""
         self.settings: dict[str, ImageVariable] = {}
+        self._known = ChainMap(_Values(self.settings), self.arguments)  # type: ignore[arg-type]
         self.steps: list[Step] = []
         self.copied: list[CopyInstruction] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
@@ -72,18 +77,21 @@ class Build:
         self._pythons: dict[str, str] = {}
         """What the projects in folders ask of uv."""
         self._scripts: dict[str, str | None] = {}
+        self._texts: dict[str, str] = {}
+        """The scripts whose commands are followed, by their names in the build context."""
         self._script_text, self._script_bounds = _SCRIPT_TEXT, Bounds()
         self.entrypoint: Start | None = None
         self.command: Start | None = None
         self._entrypoint: Instruction | None = None
         self._command: Instruction | None = None
-        self.begin()
+        self._own_command = False
+        """Whether the stage itself has a CMD. All else it inherits from its parent, the ARGs, too."""
 
     def run(self, chain: list[Stage]) -> None:
         """Apply a stage, after those that it is built from. Raises RecipeError."""
         self.machine = chain[0].platform.partition("-")[2]
         for stage in reversed(chain):
-            self.begin()
+            self._own_command = False
             for one in stage.instructions:
                 with with_line(one):
                     self.apply(one)
@@ -97,14 +105,6 @@ class Build:
         other = Build(self._given, self._read, self._bounds, self._names)
         other.general.update(self.general)
         return other
-
-    def begin(self) -> None:
-        """Another stage begins: it inherits everything from its parent except its ARGs."""
-        self.arguments: dict[str, str] = {}
-        self._declared: set[str] = set()
-        """Every ARG, with or without a value."""
-        self._own_command = False
-        self._known = ChainMap(_Values(self.settings), self.arguments)  # type: ignore[arg-type]
 
     def declare(self, one: Instruction, into: dict[str, str]) -> list[str]:
         """The names in an ARG instruction. Known values are put into a mapping."""
@@ -157,14 +157,15 @@ class Build:
             command, inside = run_in_environment(whole)
             if command.argv[0] == "cd":
                 files.enter(command)
-            script = script_path(command.argv)
+            script = script_path(unwrapped(command.argv))
             files.activate(script)
             activated = inside or files.activated
             environment = environment_of(command, files.folder, activated, self._environments)
             if environment and makes_one(command.argv):
                 self._environments.add(environment)
             text = self._script(script, files) if script else None
-            followed = self._followed(script, text, command) if text is not None and depth < _DEPTH else None
+            name = files.shown(script)
+            followed = self._followed(name, text, command) if text is not None and depth < _DEPTH else None
             if text is not None and followed is not None:
                 folder, activated, before = files.folder, files.activated, len(self.steps)
                 self._take(iter(followed), files, depth + 1)
@@ -198,16 +199,17 @@ class Build:
             self._scripts[whole] = files(path)
         return self._scripts[whole]
 
-    def _followed(self, path: str, text: str, command: Command) -> tuple[Command, ...] | None:
-        """The commands of a shell script; None for another script, or one that is over a bound. Scripts have bounds
-        of their own: a long one, such as `configure`, is no reason to refuse the Dockerfile that runs it."""
+    def _followed(self, name: str, text: str, command: Command) -> tuple[Command, ...] | None:
+        """The commands of a shell script, by its name in the build context; None for another script, or one that is
+        over a bound. Scripts have bounds of their own: a long one, such as `configure`, is no reason to refuse the
+        Dockerfile that runs it."""
         self._script_text -= len(text)
-        if not for_a_shell(path, text) or len(text) > _LONGEST_SCRIPT or self._script_text < 0:
+        if not for_a_shell(name, text) or len(text) > _LONGEST_SCRIPT or self._script_text < 0:
             return None
+        self._texts[name] = text
+        known = ChainMap(command.variables, self._known)
         try:
-            return tuple(
-                script_commands(text, path.removeprefix("./"), command, self._known, self._script_bounds, self._names)
-            )
+            return tuple(script_commands(text, name, command, known, self._script_bounds, self._names))
         except BoundError:
             return None
 
@@ -228,10 +230,10 @@ class Build:
         self.steps[before:] = [step for step in steps if step.pip is not None and not step.command.maybe]
         words = one.argv or (*self._shell, one.text.strip())
         script = next((step.command.script.rpartition(":")[0] for step in steps if step.command.script), "")
-        text = self._scripts.get(files.whole(script)) or "" if script else ""
-        return Start(words, one.line, one.argv is None, steps, self._exports(steps, files), text)
+        text = self._texts.get(script, "")
+        return Start(words, one.line, one.argv is None, steps, self._exports(steps), text)
 
-    def _exports(self, steps: tuple[Step, ...], files: _Files) -> dict[str, ImageVariable]:
+    def _exports(self, steps: tuple[Step, ...]) -> dict[str, ImageVariable]:
         """What a start sets for the last command of its script, or for its own, that the image does not have."""
         sure = [step.command for step in steps if not step.command.maybe]
         if not sure:
@@ -243,9 +245,9 @@ class Build:
             if value is None or (own is not None and own.value == value):
                 continue
             path, _, number = last.script.rpartition(":")
-            lines = (self._scripts.get(files.whole(path)) or "").split("\n")[: int(number or 0)]
+            lines = self._texts.get(path, "").split("\n")[: int(number or 0)]
             sets = (at for at in range(len(lines), 0, -1) if f"{name}=" in lines[at - 1])
-            place = f"{files.shown(path)}:{next(sets, number)}" if path else ""
+            place = f"{path}:{next(sets, number)}" if path else ""
             found[name] = ImageVariable(name, value, last.line, place)
         return found
 

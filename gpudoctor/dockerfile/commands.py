@@ -43,7 +43,13 @@ _OF_INSTALLERS = (
     "UV_PROJECT_ENVIRONMENT",
     "POETRY_VIRTUALENVS_IN_PROJECT",
     "PIPENV_VENV_IN_PROJECT",
+    "CONDA_OVERRIDE_CUDA",
 )
+_WRAPPERS = ("env", "exec", "nice", "nohup", "stdbuf", "timeout", "numactl", "tini", "dumb-init", "catatonit",
+             "docker-init", "nvidia_entrypoint.sh", "xvfb-run")  # fmt: skip
+"""Programs that become, or start, the program after their options."""
+_AS_A_USER = ("gosu", "su-exec", "s6-setuidgid", "setuidgid")
+"""Those whose first word is the user that the program runs as."""
 _WORDS = (*KEYWORDS, "!", "exec", "sudo", "command", "set")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _NEVER_FAIL = ("true", ":", "echo", "printf")
@@ -62,6 +68,8 @@ class Command(Struct, frozen=True):
     variables: dict[str, str] = {}
     """Variables that decide what is installed or compiled, or what a program sees: set by ENV, ARG or export, or for
     this command alone."""
+    set_at: dict[str, str] = {}
+    """Where commands before it set its variables: "build.sh:3", or the line of the file, "12"."""
     text: str = ""
     """The command as written, its words separated by single spaces."""
     writes: str = ""
@@ -97,7 +105,8 @@ def script_commands(
     """The commands of a script that a command runs. What its arguments and functions decide is unknown. Raises
     BoundError."""
     for one in _Shell(variables, bounds, names).of_script(text, 1):
-        yield replace(one, line=run.line, maybe=one.maybe or run.maybe, script=f"{path}:{one.line}")
+        set_at = {**run.set_at, **{name: f"{path}:{at}" for name, at in one.set_at.items()}}
+        yield replace(one, line=run.line, maybe=one.maybe or run.maybe, script=f"{path}:{one.line}", set_at=set_at)
 
 
 class _List:
@@ -141,6 +150,7 @@ class _Shell:
     def __init__(self, variables: Mapping[str, str], bounds: Bounds, names: Sequence[str]) -> None:
         self._known: ChainMap[str, str] = ChainMap({}, variables)  # type: ignore[arg-type]
         self._bounds, self._names = bounds, (*_OF_INSTALLERS, *names)
+        self._set_at: dict[str, str] = {}
         self._of_programs = {name for name in OF_PROGRAMS if name in variables}
         """Variables of programs that are surely set here: not under a condition, nor for the shell alone."""
 
@@ -216,6 +226,7 @@ class _Shell:
                 first += 1
         if keyword in ("", "export"):
             self._known.update(assigned)
+            self._set_at.update(dict.fromkeys(assigned, str(line)))
             if keyword == "export" and not maybe:
                 self._of_programs.update(name for name in (*assigned, *rest[first:]) if name in OF_PROGRAMS)
             else:
@@ -227,7 +238,9 @@ class _Shell:
         argv = tuple(part for word in rest[first:] for part in self._parts(word, scope))
         own = tuple(name for name in assigned if name in OF_PROGRAMS)
         for command in self.called(argv, line, maybe, level):
-            yield replace(command, variables=self._kept(scope, own), writes=_written(words))
+            kept = self._kept(scope, own)
+            set_at = {name: at for name, at in self._set_at.items() if name in kept and name not in assigned}
+            yield replace(command, variables=kept, set_at=set_at, writes=_written(words))
 
     def _whole(self, word: str) -> str:
         return partly_expanded(word, self._known, self._bounds)
@@ -249,11 +262,10 @@ class _Shell:
         """The command itself, or the commands of the text that it passes to a shell."""
         if not argv:
             return
-        if os.path.basename(argv[0]) in SHELLS and level < _DEPTH:
-            for number, word in enumerate(argv[1:], start=1):
-                if re.fullmatch(r"-[a-z]*c", word) and number + 1 < len(argv):
-                    yield from self.of_text(argv[number + 1], line, maybe, level + 1, Conditions())
-                    return
+        text = text_for_shell(argv) if level < _DEPTH else None
+        if text is not None:
+            yield from self.of_text(text, line, maybe, level + 1, Conditions())
+            return
         self._bounds.commands.spend()
         yield Command(argv, line, maybe, variables=self._kept(self._known), text=" ".join(argv))
 
@@ -274,6 +286,24 @@ def _without_redirections(words: tuple[str, ...]) -> Iterator[str]:
 
 def _written(words: tuple[str, ...]) -> str:
     return next((target for sign, target in itertools.pairwise(words) if sign in (">", ">>")), "")
+
+
+def behind_wrapper(argv: Sequence[str]) -> tuple[str, ...]:
+    """The program behind `tini --`, `env A=b`, `gosu USER` and their like; () where nothing is behind."""
+    rest = tuple(argv)
+    while rest and (name := os.path.basename(rest[0])) in (*_WRAPPERS, *_AS_A_USER):
+        later = (at for at, word in enumerate(rest) if at and not re.match(r"-|\d|[A-Za-z_]\w*=", word))
+        rest = rest[next(later, len(rest)) + (name in _AS_A_USER) :]
+    return rest
+
+
+def text_for_shell(argv: Sequence[str]) -> str | None:
+    """The text of `sh -c TEXT`, also behind `tini --` and its like; None for other commands."""
+    words = behind_wrapper(argv)
+    if not words or os.path.basename(words[0]) not in SHELLS:
+        return None
+    pairs = itertools.pairwise(words)
+    return next((text for word, text in pairs if re.fullmatch(r"-[a-z]*c", word)), None)
 
 
 def found_in_turn(text: str, *patterns: re.Pattern[str]) -> bool:

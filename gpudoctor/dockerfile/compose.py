@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 _SERVICES = 1000
 _DRIVERS = ("nvidia", "cdi", "amd", "rocm")
+_RENDER = re.compile(r"/dev(/dxg|/dri(?!/card)|$)")
+_MISPLACED = ("gpus", "devices", "runtime", "reservations", "limits")
+"""Keys that people write somewhere below `deploy`, where compose has no such key."""
 
 
 class Service(Struct, frozen=True):
@@ -38,6 +41,8 @@ class Service(Struct, frozen=True):
     arguments: dict[str, str] = {}
     nvidia: bool = False
     """Whether it is given NVIDIA GPUs, in any way."""
+    by_variable: bool = False
+    """Whether it is given them by its runtime alone, which gives those that NVIDIA_VISIBLE_DEVICES names."""
     amd: bool = False
     """Whether AMD GPUs are reserved for it; engines may also be given their device nodes."""
     gpu_count: int | None = None
@@ -48,7 +53,7 @@ class Service(Struct, frozen=True):
     """The path of the device that is wrong."""
     kfd: bool = False
     render: bool = False
-    """/dev/dri, or a node in it."""
+    """/dev/dri, or a render node in it."""
     devices: tuple[str, ...] = ()
     """The nodes of the host that it is given, as written."""
     shared_memory: bool = False
@@ -194,6 +199,8 @@ def _service(
     environment = _mapping(given.get("environment"))
     reserved = _reserved_vendors(given, deploy)
     refused, refused_at = _refused(given, deploy)
+    nvidia = "nvidia" in reserved or any("nvidia" in node or node.startswith("/dev/dxg") for node in devices)
+    of_runtime = given.get("runtime") == "nvidia"
     image = given.get("image")
     return Service(
         file=file,
@@ -205,15 +212,14 @@ def _service(
         dockerfile=str(build.get("dockerfile") or ""),
         target=str(build.get("target") or ""),
         arguments={key: value for key, value in _mapping(build.get("args")).items() if "$" not in value},
-        nvidia="nvidia" in reserved
-        or given.get("runtime") == "nvidia"
-        or any("nvidia" in device or device.startswith("/dev/dxg") for device in devices),
+        nvidia=nvidia or of_runtime,
+        by_variable=of_runtime and not nvidia,
         amd="amd" in reserved,
         gpu_count=_count(given, deploy),
         refused=refused,
         refused_at=refused_at,
         kfd=any(device in ("/dev/kfd", "/dev", "/dev/dxg") or "amd.com/gpu" in device for device in devices),
-        render=any(device.startswith(("/dev/dri", "/dev/dxg")) or device == "/dev" for device in devices),
+        render=any(map(_RENDER.match, devices)),
         devices=tuple(devices),
         shared_memory=bool(given.get("shm_size"))
         or given.get("ipc") in ("host", "shareable")
@@ -260,7 +266,18 @@ def _reservations(deploy: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refused(given: dict[str, Any], deploy: dict[str, Any]) -> tuple[str, str]:
-    """Why compose refuses the reservations of a service, and the path of the first device that it refuses."""
+    """Why compose refuses the reservations of a service, and the path of the first key or device that it refuses."""
+    resources = deploy.get("resources")
+    resources = resources if isinstance(resources, dict) else {}
+    for above, part, known in (
+        ("deploy", deploy, ()),
+        ("deploy.resources", resources, ("limits", "reservations")),
+        ("deploy.resources.limits", resources.get("limits"), ()),
+        ("deploy.resources.reservations", resources.get("reservations"), ("devices",)),
+    ):
+        for key in part if isinstance(part, dict) else ():
+            if key in _MISPLACED and key not in known:
+                return "misplaced", f"{above}.{key}"
     reserved = _numbered("deploy.resources.reservations.devices", _list(_reservations(deploy).get("devices")))
     for path, one in (*_numbered("gpus", _wanted(given)), *reserved):
         if one.get("count") is not None and one.get("device_ids"):

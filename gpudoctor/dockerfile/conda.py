@@ -24,6 +24,8 @@ _WITH_VALUE = frozenset({*_FILE, *_CHANNEL, "-n", "--name", "-p", "--prefix", "-
 _NAME = ("-n", "--name")
 _VERBS = ("install", "create", "update")
 _TORCHES = {"pytorch": "torch", "pytorch-gpu": "torch", "torchvision": "torchvision", "torchaudio": "torchaudio"}
+_FOR_CUDA = re.compile(r"pytorch-gpu|cuda|\bgpu|\*$")
+"""A build of conda-forge that its spec asks for, or may ask for."""
 _BRINGS_TORCH = re.compile(r"torch|lightning|fastai|timm|accelerate|transformers")
 _SPEC = re.compile(r"(?:([\w./-]+)::)?([\w.-]+) ?(\[[^\]]*\])?(={1,2}[^=<>! ]+|[<>!~][^ ]*)?(?:[= ]([^= ]+))?")
 _LONGEST = 200
@@ -61,6 +63,7 @@ def conda_installs(command: Command, read: Read, bounds: Bounds, machine: str) -
             specs += environment.specs
             pip += _by_pip(environment, os.path.dirname(path), command, read, bounds, machine)
     torches = [spec for spec in specs if spec.name in _TORCHES]
+    channel = next((_channel(spec, channels) for spec in torches if spec.name.startswith("pytorch")), "")
     install = PipInstall(
         tool="conda",
         requirements=tuple(Requirement(_TORCHES[one.name], one.specifier, file=one.place) for one in torches),
@@ -68,7 +71,10 @@ def conda_installs(command: Command, read: Read, bounds: Bounds, machine: str) -
         flags=flags,
         incomplete=incomplete,
         unread=not torches and any(_BRINGS_TORCH.search(spec.name) for spec in specs),
-        channel=next((_channel(spec, channels) for spec in torches if spec.name.startswith("pytorch")), ""),
+        without_cuda=channel == "conda-forge"
+        and not command.variables.get("CONDA_OVERRIDE_CUDA")
+        and not any(_FOR_CUDA.search(f"{spec.name} {spec.build}") for spec in torches),
+        channel=channel,
     )
     return (*((install,) if torches or incomplete or install.unread else ()), *pip)
 

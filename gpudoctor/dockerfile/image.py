@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
@@ -133,8 +134,22 @@ class Image(Struct, frozen=True, eq=False):
         return f"{self.file}:{line}"
 
     def place_of(self, setting: ImageVariable) -> str:
-        """Where a variable is set."""
-        return setting.script or self.place(setting.line)
+        """Where a variable is set: an instruction of several lines has each of its variables on one."""
+        return setting.script or self.place(self._line_of(setting))
+
+    def _line_of(self, setting: ImageVariable) -> int:
+        sets = re.compile(rf"\b{re.escape(setting.name)}(=| )")
+        for number, line in enumerate(self.source[setting.line - 1 :], start=setting.line):
+            if sets.search(line):
+                return number
+            if not line.rstrip().endswith("\\") and not line.lstrip().startswith("#"):
+                break
+        return setting.line
+
+    def alone(self, setting: ImageVariable) -> bool:
+        """Whether its instruction sets no other variable."""
+        own = [one for one in self.settings.values() if one.line == setting.line and not one.script]
+        return len(own) == 1
 
     def written(self, setting: ImageVariable) -> str:
         """The line that sets a variable, as it stands there."""
@@ -152,6 +167,12 @@ class Image(Struct, frozen=True, eq=False):
         """The line that sets a variable."""
         word = "export" if in_script or self.form == "definition" else "ENV"
         return f"{word} {name}={value}"
+
+    def written_copy(self, origin: str | None, sources: Sequence[str], target: str) -> str:
+        """The lines that copy from a stage or image."""
+        if self.form == "definition":
+            return "\n".join((f"%files from {origin}", *(f"    {source} {target}" for source in sources)))
+        return f"COPY --from={origin} {' '.join(sources)} {target}"
 
     def written_run(self, command: str) -> str:
         return command if self.form == "definition" else f"RUN {command}"

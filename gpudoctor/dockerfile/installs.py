@@ -42,10 +42,14 @@ class PipInstall(Struct, frozen=True):
     """Whether a file or text that also decides what is installed, and from where, is unknown."""
     unread: bool = False
     """Whether it also installs packages that are not known, such as those that a setup.py requires."""
+    sourced: bool = False
+    """Whether uv's sources in the project name the index of torch, over all other settings."""
     beside_torch: tuple[str, ...] = ()
     """Packages that uv builds without isolation, by the settings of the project."""
     folder: str = ""
     """The folder that it installs into, if that is not the Python's own: with --prefix or --target."""
+    without_cuda: bool = False
+    """Whether conda chooses a CPU build, because it sees no driver while an image is built."""
     channel: str = ""
     """The channel of conda that its torch comes from, if it is known."""
     locked: bool = False
@@ -108,6 +112,7 @@ def install_of(
         requirements=tuple(replace(one, file=one.file or command.script) for one in collected.requirements()),
         index_urls=collected.torch_index or given("-i", "--index-url", "--default-index"),
         extra_urls=(*given("--extra-index-url", "--index"), *collected.extra_indexes),
+        sourced=bool(collected.torch_index),
         find_links=given("-f", "--find-links"),
         backend=next(iter(given("--torch-backend")), ""),
         flags=flags,

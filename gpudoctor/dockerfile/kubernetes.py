@@ -28,6 +28,8 @@ _SUFFIXES = {
 }
 """Of quantities, as Kubernetes writes them."""
 _NODES = re.compile(r"/dev/(nvidia|kfd|dri|dxg)")
+_GPUS = re.compile(r"nvidia\.com/(gpu(\.shared)?$|mig-)|amd\.com/gpu")
+"""The resources of which one is a GPU, or a slice of one."""
 
 
 def is_manifest(text: str) -> bool:
@@ -146,8 +148,8 @@ def _container(file: str, name: str, node: Any, before: int, pod: dict[str, Any]
 
 
 def _count(limits: dict[str, str]) -> int | None:
-    """How many GPUs limits name; None without one."""
-    amounts = (text for name, text in limits.items() if name.startswith(("nvidia.com/", "amd.com/gpu")))
+    """How many GPUs limits name; None without one. Memory and cores of one, as HAMi shares them, are none."""
+    amounts = (text for name, text in limits.items() if _GPUS.match(name))
     counts = [number for text in amounts if (number := quantity(text)) is not None]
     return int(sum(counts)) if counts else None
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
+from gpudoctor.dockerfile.commands import behind_wrapper
 from gpudoctor.dockerfile.image import Start
 from gpudoctor.requirement import Requirement, RequirementError, parse, split_requirements
 
@@ -27,10 +28,11 @@ class NeededGpus(Struct, frozen=True):
 
 def is_preflight(words: Sequence[str]) -> bool:
     """Whether the words are a `gpudoctor preflight`."""
-    for at, word in enumerate(words[:4]):
-        if word == "preflight" and at and re.fullmatch(r"gpudoctor(-cli|\.pyz)?", posixpath.basename(words[at - 1])):
-            return True
-    return False
+    own = behind_wrapper(words)[:4]
+    return any(
+        word == "preflight" and re.fullmatch(r"gpudoctor(-cli|\.pyz)?", posixpath.basename(before))
+        for before, word in pairwise(own)
+    )
 
 
 def started_by_preflight(words: Sequence[str]) -> list[str]:

@@ -30,11 +30,14 @@ in [packages]:"""
 
 
 def project_lines(
-    tool: str, version: str, build: str, url: str, wanted: Iterable[PackageSpec], locked: bool
+    tool: str, version: str, build: str, url: str, wanted: Iterable[PackageSpec], locked: bool, sourced: bool = False
 ) -> list[str]:
-    """The lines for uv, pdm, pipenv or pixi. `wanted` are torch and its companions."""
+    """The lines for uv, pdm, pipenv or pixi. `wanted` are torch and its companions; `sourced`: the file has sources
+    of torch."""
     heading = f"take torch {version} from {url or 'the package index'} in {_FILES[tool]}"
-    heading += " ([tool.uv.sources])" * (tool == "uv") + f", and run `{_LOCKS[tool]}`" * locked
+    replaced = ", in place of its sources of torch" * sourced
+    admits = f"; what it requires must admit torch=={version}{f'+{build}' if url else ''}" * locked
+    heading += f" ([tool.uv.sources]{replaced}{admits})" * (tool == "uv") + f", and run `{_LOCKS[tool]}`" * locked
     if not url:
         return [heading]
     if tool == "pixi":

@@ -74,7 +74,8 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         source = f"poetry source add --priority explicit torch-{build} {url} && " if url else ""
         return f"{place}: {source}poetry add {f'--source torch-{build} ' if url else ''}{quoted(wanted)}"
     if tool in ("pdm", "pipenv", "pixi") or (file in ("uv.lock", "pyproject.toml") and tool == "uv"):
-        first, *rest = project_lines(tool, version, build, url, wanted, file.endswith(".lock"))
+        sourced = step is not None and step.pip is not None and step.pip.sourced
+        first, *rest = project_lines(tool, version, build, url, wanted, file.endswith(".lock"), sourced)
         return "\n".join((f"{image.place(line)}: {first}", *rest))
     if file.endswith((".txt", ".in")) and step is not None and step.pip is not None:
         return "\n".join(_in_requirements(step.pip, place, wanted, url))
@@ -303,6 +304,8 @@ def setting_finding(
     written, place = f"{setting.name}={setting.value}", image.place_of(setting)
     if image.form == "definition" or setting.script:
         instead = instead.replace("ENV ", "export ", 1)
+    elif not image.alone(setting):
+        instead = instead.removeprefix("ENV ")
     advice = f"write {instead}" if instead else "remove this variable"
     return Finding(
         severity=severity,

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.compose import Service, read_compose
 from gpudoctor.dockerfile.devcontainer import read_devcontainer
+from gpudoctor.dockerfile.ignored import without_ignored
 from gpudoctor.dockerfile.image import Image, Later
 from gpudoctor.dockerfile.kubernetes import is_manifest, read_manifests
 from gpudoctor.dockerfile.recipe import RecipeService
@@ -106,11 +107,13 @@ class _Reader:
         key = (file, context, frozenset(arguments.items()), target)
         if key not in self._built:
             with _named(file):
+                text = self._text(file)
+                read = self._either(context, file) if or_here else self._built_from(context, file)
                 self._built[key] = read_dockerfile(
                     _place(file),
-                    self._text(file),
+                    text,
                     self._matrix,
-                    self._either(context) if or_here else self._context(context),
+                    read,
                     arguments,
                     target,
                     self._bounds,
@@ -225,9 +228,15 @@ class _Reader:
         self._bounds.text.spend(len(text))
         return text
 
-    def _either(self, folder: str) -> Read:
+    def _built_from(self, context: str, file: str) -> Read:
+        """Files of the build context of a Dockerfile, without those that its .dockerignore leaves out."""
+        read, (folder, name) = self._context(context), os.path.split(file)
+        ignored = self._context(folder)(f"{name}.dockerignore") or read(".dockerignore")
+        return without_ignored(read, ignored) if ignored else read
+
+    def _either(self, folder: str, file: str) -> Read:
         """Files of a folder, else of the working directory, if the folder is below it."""
-        own, here = self._context(folder), self._context("")
+        own, here = self._built_from(folder, file), self._built_from("", file)
         place, working = os.path.realpath(folder or "."), os.path.realpath(".")
         if place == working or os.path.commonpath((place, working)) != working:
             return own

@@ -13,7 +13,7 @@ from gpudoctor.dockerfile.image import Image, ImageVariable, Start
 from gpudoctor.dockerfile.preflights import NeededGpus, needed_gpus
 from gpudoctor.dockerfile.torch import torch_of
 from gpudoctor.dockerfile.torch_wheels import ImageTorch
-from gpudoctor.dockerfile.variables import OVERRIDE
+from gpudoctor.dockerfile.variables import NO_GPU, OVERRIDE
 from gpudoctor.finding import Evidence, Finding, Fix, Manual
 
 if TYPE_CHECKING:
@@ -28,6 +28,16 @@ class RecipeService(Struct, frozen=True):
 
     service: Service
     image: Image | None = None
+
+    @property
+    def given_nvidia(self) -> bool:
+        """Whether it is given NVIDIA GPUs. What the image itself sets is the image's fault, if it is one."""
+        if not self.service.by_variable:
+            return self.service.nvidia
+        facts = self.image.facts if self.image is not None else None
+        of_image = self.image is not None and "NVIDIA_VISIBLE_DEVICES" in self.image.settings
+        unset = "" if facts is not None and facts.vendor is None and not of_image else "all"
+        return self.service.environment.get("NVIDIA_VISIBLE_DEVICES", unset) not in NO_GPU
 
 
 class Recipe:
@@ -69,12 +79,13 @@ class Recipe:
             return None
         return image.facts.vendor if image.facts else None
 
-    def starts(self, image: Image) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
-        """The ways in which containers of an image are started, each with its service: ENTRYPOINT and CMD."""
+    def starts(self, image: Image | None) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
+        """The ways in which containers of an image are started, each with its service: ENTRYPOINT and CMD. None is
+        the image of services whose image is unknown."""
         services = self._started.get(image, [])
         for service in services:
             yield service, *_started(service, image)
-        if not services:
+        if image is not None and not services:
             yield None, image.entrypoint, image.command
 
     def needed_gpus(self, started: RecipeService) -> NeededGpus | None:

@@ -55,6 +55,8 @@ def _may_install(text: str) -> bool:
 
 def script_path(argv: tuple[str, ...]) -> str:
     """The file that a command runs as a script; "" for other commands."""
+    if not argv:
+        return ""
     name = posixpath.basename(argv[0])
     given = next((word for word in argv[1:] if not word.startswith("-")), "")
     if name in (*SHELLS, ".", "source"):

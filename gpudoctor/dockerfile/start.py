@@ -6,13 +6,10 @@ import posixpath
 import re
 from collections.abc import Sequence
 
-from gpudoctor.dockerfile.commands import SHELLS, Command
+from gpudoctor.dockerfile.commands import SHELLS, Command, behind_wrapper
 from gpudoctor.dockerfile.image import Start
 from gpudoctor.dockerfile.preflights import is_preflight, started_by_preflight
 
-_WRAPPERS = ("env", "exec", "nice", "nohup", "stdbuf", "timeout", "numactl", "tini", "dumb-init", "catatonit",
-             "nvidia_entrypoint.sh", "xvfb-run")  # fmt: skip
-"""Programs that become, or start, the program after their options."""
 _CHANGING = (".", "source", "eval", "conda", "mamba", "micromamba", "set")
 """Commands after which another Python may be in front."""
 OF_OTHER_NAME = {
@@ -84,13 +81,7 @@ def _of_shell(start: Start) -> tuple[tuple[str, ...], ...]:
 
 def unwrapped(words: Sequence[str]) -> tuple[str, ...]:
     """The program behind `tini --`, `env A=b`, `gpudoctor preflight --` and their like."""
-    rest = list(words)
-    while rest:
-        if is_preflight(rest):
-            rest = started_by_preflight(rest)
-        elif posixpath.basename(rest[0]) in _WRAPPERS:
-            later = (at for at, word in enumerate(rest) if at and not re.match(r"-|\d|[A-Za-z_]\w*=", word))
-            rest = rest[next(later, len(rest)) :]
-        else:
-            break
-    return tuple(rest)
+    rest = behind_wrapper(words)
+    while is_preflight(rest):
+        rest = behind_wrapper(started_by_preflight(rest))
+    return rest

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.dockerfile.commands import found_in_turn
 from gpudoctor.dockerfile.conda import conda_packages
+from gpudoctor.dockerfile.environments import made_by, makes_one
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.torch_dependents import required_by
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
 _UNINSTALLED = re.compile(r"\bpip[\d.]* uninstall\b"), re.compile(r"\storch(\s|$)")
+
+_OF_BASES = ("/opt/conda", "/opt/venv")
+"""Where images have an environment of their own."""
+_SEEN = re.compile(r"system-site-packages|SYSTEM_SITE_PACKAGES|\.pth\b")
+"""What makes an environment see the packages of the image's own Python."""
 
 
 def torch_of(image: Image, matrix: Matrix) -> ImageTorch | None:
@@ -35,10 +41,23 @@ def torch_of(image: Image, matrix: Matrix) -> ImageTorch | None:
     for asked in sorted((*asked_for(image), *required_by(image, matrix)), key=lambda asked: asked.line):
         if asked.maybe:
             return None
-        if held is not None and _satisfied(held, asked):
+        apart = held is not None and held.source == "base" and apart_from_base(image, asked.environment)
+        if held is not None and not apart and _satisfied(held, asked):
             continue
         held = installed_by(image, matrix, asked)
     return held
+
+
+def apart_from_base(image: Image, environment: str | None) -> bool:
+    """Whether an environment is made by the image's own commands, and does not see what the base image holds."""
+    made = [step.command for step in image.steps if step.environment == environment and makes_one(step.command.argv)]
+    if (
+        not environment
+        or not made
+        or any(_SEEN.search(f"{step.command.text} {step.command.writes}") for step in image.steps)
+    ):
+        return False
+    return environment not in _OF_BASES or any(made_by(command.argv) for command in made)
 
 
 def _base_build(image: Image) -> str:

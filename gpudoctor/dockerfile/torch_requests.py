@@ -38,6 +38,10 @@ class TorchRequest(Struct, frozen=True):
     """Whether a lock file names it, not the command."""
     folder: str = ""
     """The folder of --prefix, where pip does not see what is installed already."""
+    environment: str | None = ""
+    """The environment that it goes to; "": the image's own Python; None: unknown."""
+    channel: str = ""
+    """The channel of conda that it comes from."""
     by: str = ""
     """The package that requires it, if the command does not name torch: "vllm 0.11.2"."""
 
@@ -96,6 +100,8 @@ def install_request(
         configured.decides(step.command) or bool(strategy and not as_pip),
         as_pip,
     )
+    if install.without_cuda and image.facts is not None:  # another base image may say which CUDA there is
+        build = build or "cpu"
     return TorchRequest(
         line=step.command.line,
         text=step.command.text,
@@ -107,6 +113,8 @@ def install_request(
         maybe=step.command.maybe,
         locked=install.locked,
         folder=install.folder,
+        environment=step.environment,
+        channel=install.channel,
     )
 
 
@@ -131,7 +139,7 @@ def _source(
         return ("index", *named[0]) if named and named[0][1] else ("elsewhere" if named else "package index", "", "")
     if backend:
         return ("index", "", backend) if re.fullmatch(r"cpu|cu\d+|rocm[\d.]+", backend) else ("elsewhere", "", "")
-    if configured or install.find_links or install.incomplete:
+    if (configured and not install.sourced) or install.find_links or install.incomplete:
         return "elsewhere", "", ""
     named = [(url, build) for url in urls for build in [build_of_index(url)] if build]
     if urls:

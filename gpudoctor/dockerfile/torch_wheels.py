@@ -50,7 +50,7 @@ def installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> ImageTorc
         return ImageTorch(wheel.partition("+")[0], build, asked.line, asked.source, asked)
     python = python_of(image)
     specifier = asked.requirement.specifier
-    if asked.tool == "conda":
+    if asked.tool == "conda" and asked.channel != "conda-forge":
         row = matrix.images.removed_package("pytorch", "pytorch")
         specifier = ",".join(filter(None, (specifier, f"<={row.last}" if row else "")))
     rows = _matching(wheels_for(matrix, image.platform, python), specifier)

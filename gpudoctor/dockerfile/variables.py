@@ -48,6 +48,8 @@ def partly_expanded(text: str, known: Mapping[str, str], bounds: Bounds) -> str:
 VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 """The variables that runtimes read. NVIDIA_VISIBLE_DEVICES is for the container toolkit, which knows `all`."""
 
+NO_GPU = ("", "void", "none")
+"""The values of NVIDIA_VISIBLE_DEVICES with which the toolkit gives a container no GPU."""
 
 OF_PROGRAMS = (*VISIBLE, "HSA_OVERRIDE_GFX_VERSION", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
 """Variables that decide what a started program sees, and that start scripts set."""

@@ -30,7 +30,7 @@ _SPECIFIERS = {
     "torch_releases": ("triton",),
 }
 _PATTERNS = (
-    "image", "distribution", "requires", "pattern", "unless", "beside", "without", "spare", "library", "packages",
+    "distribution", "requires", "pattern", "unless", "beside", "without", "spare", "library", "packages",
     "gone", "takes", "chosen", "record",
 )  # fmt: skip
 """Fields that hold regular expressions, in whatever row."""

@@ -28,7 +28,7 @@ class ImageQuestions:
         hub = next((hub for hub in _HUB if plain.startswith(hub)), "")
         plain = plain.removeprefix(hub).removeprefix("library/")
         for row in self.tables.base_images:
-            if found := re.fullmatch(row.image, plain):
+            if found := re.fullmatch(row.pattern, plain):
                 groups = found.groupdict()
                 told = {key: value for key, value in groups.items() if key in _TOLD_BY_THE_TAG and value}
                 cuda = told.get("cuda") or row.cuda or self.ngc_cuda(told.get("release", ""))
@@ -44,7 +44,7 @@ class ImageQuestions:
         is none)."""
         plain = name.partition("@")[0].removeprefix("docker.io/")
         for row in self.tables.removed_images:
-            if found := re.fullmatch(row.image, plain):
+            if found := re.fullmatch(row.pattern, plain):
                 return row, plain.replace(found["version"], row.version, 1) if row.version else ""
         return None
 

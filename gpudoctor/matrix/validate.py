@@ -125,16 +125,16 @@ def _interconnect(row: rows.Interconnect, matrix: Matrix) -> Iterator[str]:
 
 
 def _base_image(row: rows.BaseImage, matrix: Matrix) -> Iterator[str]:
-    if re.fullmatch(row.image, row.example) is None:
+    if re.fullmatch(row.pattern, row.example) is None:
         yield _NOT_ITS_EXAMPLE
-    elif (first := matrix.images.base_image(row.example)) is None or first.image != row.image:
+    elif (first := matrix.images.base_image(row.example)) is None or first.pattern != row.pattern:
         yield "an earlier row matches its example: exact names come before general ones"
 
 
 def _removed_image(row: rows.RemovedImage, matrix: Matrix) -> Iterator[str]:
-    if re.fullmatch(row.image, row.example) is None:
+    if re.fullmatch(row.pattern, row.example) is None:
         yield _NOT_ITS_EXAMPLE
-    elif row.version and "(?P<version>" not in row.image:
+    elif row.version and "(?P<version>" not in row.pattern:
         yield "a row with a version needs the group `version`"
     elif (found := matrix.images.removed_image(row.example)) is None or found[0] != row:
         yield "an earlier row matches its example"

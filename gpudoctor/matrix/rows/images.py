@@ -69,7 +69,7 @@ class DistributionKin(Row, frozen=True, kw_only=True):
 class RemovedImage(Row, frozen=True, kw_only=True):
     """Images that Docker Hub had once, or that people suppose there. It answers that there is no such manifest."""
 
-    image: str
+    pattern: str
     """Regular expression for the whole name with its tag, without docker.io."""
     example: str
     """A real name that the pattern matches (checked at load)."""
@@ -97,7 +97,7 @@ class BaseImage(Row, frozen=True, kw_only=True):
     """What a public container image holds. A field that is None may be a group of the pattern: the tag tells.
     A group `distribution` names a row of that table, which gives the image's Python."""
 
-    image: str
+    pattern: str
     """Regular expression for the whole name with its tag, without the registry docker.io and library/."""
     example: str
     """A real name that the pattern matches (checked at load)."""

@@ -1,0 +1,149 @@
+"""A torch for CPUs in an image for GPUs, and the torch of an environment beside that of the base image."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpudoctor.dockerfile.torch import torch_of
+from tests.support.check_cases import matrix
+from tests.test_dockerfile import dockerfile_report, findings, image_of, lines
+
+CPU = "https://download.pytorch.org/whl/cpu"
+CUDA = "FROM nvidia/cuda:12.8.1-cudnn-runtime-ubuntu22.04\n"
+ROCM = "FROM rocm/dev-ubuntu-22.04:6.4\n"
+TORCH = "FROM pytorch/pytorch:2.7.1-cuda12.8-cudnn9-runtime\nWORKDIR /app\n"
+PROJECT = (
+    '[project]\nname = "app"\nversion = "1"\ndependencies = ["torch==2.7.1"]\n\n'
+    '[tool.uv.sources]\ntorch = [{ index = "cpu" }]\n\n'
+    f'[[tool.uv.index]]\nname = "cpu"\nurl = "{CPU}"\nexplicit = true\n'
+)
+SYNC = "COPY pyproject.toml .\nRUN uv sync --no-dev\n"
+
+
+def on_cpu(text: str, files: dict[str, str] | None = None) -> list[str]:
+    return [lines(one) for one in findings(text, files) if one.slug == "image-torch-cpu-only"]
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        (CUDA + f"RUN pip3 install torch==2.9.1 --index-url {CPU}", "/cu128 torch==2.9.1+cu128"),
+        (CUDA + f"RUN pip3 install torch==2.9.1+cpu --index-url {CPU}", "/cu128 torch==2.9.1+cu128"),
+        (CUDA + f"ENV PIP_INDEX_URL={CPU}\nRUN pip3 install torch==2.9.1", "torch==2.9.1+cu128"),
+        (CUDA + "RUN uv pip install --system torch==2.9.1 --torch-backend=cpu", "torch==2.9.1+cu128"),
+        (ROCM + f"RUN pip3 install torch==2.9.1 --index-url {CPU}", "/rocm6.4 torch==2.9.1+rocm6.4"),
+    ],
+)
+def test_a_torch_for_cpus_in_an_image_for_gpus_is_told(text: str, fix: str):
+    (found,) = on_cpu(text)
+    assert fix in found
+
+
+@pytest.mark.parametrize("base", [CUDA, TORCH])
+def test_the_sources_of_a_project_name_the_index_for_cpus(base: str):
+    (found,) = on_cpu(base + SYNC, {"pyproject.toml": PROJECT})
+    assert "from https://download.pytorch.org/whl/cu128 in pyproject.toml" in found
+    assert "in place of its sources of torch" in found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"FROM python:3.12-slim\nRUN pip install torch==2.9.1 --index-url {CPU}",
+        CUDA + "RUN pip3 install torch==2.9.1",
+        CUDA + f"ARG INDEX={CPU}\nRUN pip3 install torch==2.9.1 --index-url $INDEX",
+        CUDA.replace("\n", " AS serve-cpu\n") + f"RUN pip3 install torch==2.9.1 --index-url {CPU}",
+        CUDA + f"RUN pip3 install 'jax[cuda12]' && pip3 install torch==2.9.1 --index-url {CPU}",
+        CUDA + f'ARG CPU=0\nRUN if [ "$CPU" = 1 ]; then pip3 install torch --index-url {CPU}; fi',
+    ],
+)
+def test_a_torch_for_cpus_that_is_meant_is_fine(text: str):
+    assert on_cpu(text) == []
+
+
+APART = {
+    "uv sync": SYNC,
+    "uv venv": f"RUN uv venv /v && VIRTUAL_ENV=/v uv pip install torch==2.7.1 --index-url {CPU}\n",
+    "venv": f"RUN python -m venv /opt/venv && /opt/venv/bin/pip install torch==2.7.1 --index-url {CPU}\n",
+}
+SEEN = {
+    "the image's own Python": f"RUN pip install torch==2.7.1 --index-url {CPU}\n",
+    "of the system": "RUN uv venv --system-site-packages\n" + SYNC,
+    "by a file": "RUN uv venv && echo /opt/conda/lib > .venv/lib/python3.11/site-packages/a.pth\n" + SYNC,
+    "the environment of the base": "ENV UV_PROJECT_ENVIRONMENT=/opt/conda\n" + SYNC,
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_an_environment_of_its_own_does_not_see_the_torch_of_the_base_image(name: str):
+    held = torch_of(image_of(TORCH + APART[name], {"pyproject.toml": PROJECT}), matrix())
+    assert held is not None and (held.version, held.build) == ("2.7.1", "cpu")
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_an_environment_that_sees_the_torch_of_the_base_image_keeps_it(name: str):
+    held = torch_of(image_of(TORCH + SEEN[name], {"pyproject.toml": PROJECT}), matrix())
+    assert held is not None and held.source == "base"
+
+
+CONDA = "FROM mambaorg/micromamba:2.0.5\n"
+GIVEN = "services:\n  lab:\n    build: .\n    gpus: all\n"
+FORGE = "RUN micromamba install -y -n base -c conda-forge python=3.12 "
+WITHOUT_CUDA = {
+    "its words": (FORGE + "pytorch torchvision", "Dockerfile:2: above it: ENV CONDA_OVERRIDE_CUDA="),
+    "the channel in the spec": (
+        "RUN conda install -y conda-forge::pytorch=2.7",
+        "Dockerfile:2: above it: ENV CONDA_OVERRIDE_CUDA=",
+    ),
+    "a pin of CUDA, which no driver admits": (
+        FORGE + "pytorch cuda-version=12.6",
+        "Dockerfile:2: above it: ENV CONDA_OVERRIDE_CUDA=",
+    ),
+    "a file": (
+        "COPY environment.yml .\nRUN micromamba create -y -f environment.yml",
+        "Dockerfile:3: above it: ENV CONDA_OVERRIDE_CUDA=",
+    ),
+    "another vendor's index for CPUs": (
+        "RUN micromamba install -y -c conda-forge python=3.12 && pip install torch --index-url " + CPU,
+        "Dockerfile:2: RUN micromamba install",
+    ),
+}
+WITH_CUDA = {
+    "told": "ENV CONDA_OVERRIDE_CUDA=12.8\n" + FORGE + "pytorch",
+    "told for the command": "RUN CONDA_OVERRIDE_CUDA=12.8 micromamba install -y -c conda-forge pytorch",
+    "exported": "RUN export CONDA_OVERRIDE_CUDA=12.8 && micromamba install -y -c conda-forge pytorch",
+    "asked for": FORGE + "pytorch-gpu",
+    "a build": FORGE + "'pytorch=2.7.0=cuda126*'",
+    "the channel of PyTorch": "RUN conda install -y pytorch pytorch-cuda=12.4 -c pytorch -c nvidia",
+    "no channel": "RUN conda install -y pytorch",
+}
+
+
+def composed(tmp_path: Path, text: str, compose: str = GIVEN, base: str = CONDA) -> list[Any]:
+    (tmp_path / "Dockerfile").write_text(base + text + "\n")
+    (tmp_path / "environment.yml").write_text(
+        "channels: [conda-forge]\ndependencies:\n  - python=3.12\n  - pytorch\n"
+    )
+    (tmp_path / "compose.yaml").write_text(compose)
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    return [one for one in found if one["slug"] == "image-torch-cpu-only"]
+
+
+@pytest.mark.parametrize("name", WITHOUT_CUDA)
+def test_a_service_with_gpus_and_a_torch_for_cpus(tmp_path: Path, name: str):
+    text, fix = WITHOUT_CUDA[name]
+    (found,) = composed(tmp_path, text)
+    assert found["fixes"][0]["steps"][0]["text"].removeprefix(f"{tmp_path}/").startswith(fix)
+
+
+@pytest.mark.parametrize("name", WITH_CUDA)
+def test_conda_that_is_told_of_cuda_is_fine(tmp_path: Path, name: str):
+    assert composed(tmp_path, WITH_CUDA[name]) == []
+
+
+def test_conda_beside_an_image_that_may_tell_it_of_cuda(tmp_path: Path):
+    assert composed(tmp_path, FORGE + "pytorch", base="FROM mambaorg/micromamba:2.1.1-cuda12.8.1-ubuntu24.04\n") == []
+    assert composed(tmp_path, FORGE + "pytorch", GIVEN.replace("    gpus: all\n", "")) == []
