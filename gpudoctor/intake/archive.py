@@ -6,16 +6,17 @@ Nothing is written to disk, so no name in an archive leads anywhere; and no more
 from __future__ import annotations
 
 import io
-import re
 from collections.abc import Callable, Iterator
 from typing import Any, cast
+
+from gpudoctor.late_regex import late
 
 _MOST = 256 << 20
 """Bytes that are unpacked of a file."""
 _TEXT, _MEMBER = 64 << 20, 1 << 20
 """Bytes that are given on: of a text, and of one member of an archive (its end, where a log is newest)."""
 _BLOCK = 1 << 20
-_MEMBERS = re.compile(
+_MEMBERS = late(
     r"(?:^|/)(?:etc/os-release|proc/(?:cmdline|version|driver/nvidia/version)|installed-(?:rpms|debs)|uname|dmesg|lspci"
     r"|sos_commands/(?:kernel|pci|host|nvidia|amd|amdgpu|rocm|python|conda|hardware)/[\w.+-]{1,100}"
     r"|[\w.-]{0,60}nvidia-bug-report\.log)$"

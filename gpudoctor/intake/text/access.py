@@ -11,15 +11,16 @@ from msgspec.structs import replace
 
 from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.ranking import decided, decided_with
+from gpudoctor.late_regex import late
 from gpudoctor.machine import DeviceNode
 
-_ID = re.compile(
+_ID = late(
     r"\buid=(?P<uid>\d{1,9})(?:\((?P<name>[^()\s]{1,40})\))? gid=[\w().-]{1,60}"
     r"(?: groups=(?P<groups>[^\s,()]{1,20}(?:\([^()]{1,40}\))?(?:,[^\s,()]{1,20}(?:\([^()]{1,40}\))?){0,100}))?"
 )
-_GROUPS_ASKED = re.compile(r"[$#>%] groups(?: \$?\w{1,40})?$")
-_GROUPS = re.compile(r"(?:[\w.-]{1,40} : )?(?P<all>[\w.-]{1,40}(?: [\w.-]{1,40}){0,60})")
-_LISTED = re.compile(r"(?P<owner>\S+):(?P<group>\S+) (?P<mode>[rwxsStT-]{9})(?P<more>\+?)")
+_GROUPS_ASKED = late(r"[$#>%] groups(?: \$?\w{1,40})?$")
+_GROUPS = late(r"(?:[\w.-]{1,40} : )?(?P<all>[\w.-]{1,40}(?: [\w.-]{1,40}){0,60})")
+_LISTED = late(r"(?P<owner>\S+):(?P<group>\S+) (?P<mode>[rwxsStT-]{9})(?P<more>\+?)")
 _READ_WRITE = "rw"
 _ROOT = ("root", "0")
 

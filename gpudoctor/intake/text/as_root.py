@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import re
 from typing import NamedTuple
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.late_regex import late
 from gpudoctor.machine import Told
 from gpudoctor.matrix.questions import Matrix
 
-_COMMAND = re.compile(
+_COMMAND = late(
     r"\s{0,4}\$ (?P<sudo>sudo (?:-[A-Za-z]{1,3} (?:root )?){0,3})?(?:\S{0,80}/)?"
     r"(?P<command>(?:rocminfo|clinfo|rocm-smi|amd-smi|nvidia-smi|rocm_agent_enumerator|hipinfo)\b.{0,100})$"
 )
 """A tool that lists GPUs, behind a prompt."""
-_FAILED = re.compile(
+_FAILED = late(
     r"(?i)\berror|fail|denied|not permitted|unable|cannot|can't|no (?:devices?|gpus?|platforms?)\b"
     r"|of (?:devices|platforms):? *0\b"
 )
-_MAY_PRINT_NOTHING = re.compile(r"clinfo (?:-l|--list)\b|rocm_agent_enumerator|nvidia-smi -L\b")
+_MAY_PRINT_NOTHING = late(r"clinfo (?:-l|--list)\b|rocm_agent_enumerator|nvidia-smi -L\b")
 """Commands that print a line for each GPU; of another one without an answer, nobody pasted it."""
 _MOST_LINES = 12
 """Of an answer; the first ones tell whether it failed."""

@@ -5,36 +5,37 @@ from __future__ import annotations
 import re
 
 from gpudoctor.intake.text.lines import Line, text_of
+from gpudoctor.late_regex import late
 
-_TITLE = re.compile(
+_TITLE = late(
     r"\s*#?\s*(?:\[[A-Z]{2,10}-\d{1,6}\] )?"
     r"(?:(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: \S"
     r"|(?:[Aa]dd|[Dd]ocument|[Ee]xplain|[Mm]ention|[Uu]pdate|[Ii]mprove)\b.{0,60}\b(?:note|section|docs?|documentation"
     r"|troubleshooting|readme|FAQ)\b)"
 )
 """As people write the first line of a commit."""
-_COMMIT = re.compile(
+_COMMIT = late(
     r"\s*#?\s*(?:fix|feat|docs?|chore|refactor|tests?|ci|perf|build|style|revert)(?:\([^)\n]{1,60}\))?!?: "
     r"(?P<rest>\S.*)"
 )
 """A title that begins with the kind of a commit."""
-_OF_A_DOCUMENT = re.compile(
+_OF_A_DOCUMENT = late(
     r"\s*#?\s*(?:[Aa]dd|[Cc]orrect|[Ff]ix|[Ii]mprove|[Rr]emove|[Rr]ename|[Uu]pdate) (?:the )?"
     r"[\w./-]{1,60}\.(?:rst|md|adoc)\b(?!.*(?:\b(?:fail|error|not|wrong|broken)|n't\b))"
 )
 """A title that tells what to do with a file of the documentation."""
-_TAGGED = re.compile(
+_TAGGED = late(
     r"\s*#?\s*(?:\[(?:ci|docs?|fix|bug-?fix|build|tests?|core|misc|minor|major|chore|refactor|perf|wip|rfc|frontend|kernels?"
     r"|model|deps?|release)(?:[ /:_-][\w ./-]{1,30})?\]\s*)+(?P<rest>\S.*)",
     re.I,
 )
 """The same, with tags in brackets that no report of a fault carries."""
-_DOES = re.compile(
+_DOES = late(
     r"(?i)(?:add|allow|automate|bump|change|cleanup|disable|enable|enhance|ensure|fix|handle|implement|improve|introduce"
     r"|load|make|migrate|move|port|refactor|remove|rename|replace|revert|skip|support|switch|unify|update|upgrade|use)(?:e?s|ed)?\b"
 )
 """How such a title begins."""
-_SIGNS = re.compile(
+_SIGNS = late(
     r"(?im)^#{1,6} {0,3}(?:summary|test plan|testing|changes|what changed|validation|motivation|related issue"
     r"|description of changes|things done)\b"
     r"|\bthis (?:pr|pull request|commit|patch)\b|^(?:closes|fixes|resolves):? (?:#|https://github\.com/)"

@@ -12,19 +12,20 @@ from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical, is_long_ago
 from gpudoctor.intake.text.languages import in_plain_words
 from gpudoctor.intake.text.lines import Line, is_of_a_journal, text_of
+from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.issues import ToldCircumstance
 
-_ABOUT_GPUS = re.compile(
+_ABOUT_GPUS = late(
     r"\b(?:[ei]?gpus?|cuda|nvidia(?:-smi)?|nvml|rocm|rocminfo|hip|graphics? cards?|amdgpu|rock-dkms"
     r"|nouveau|geforce|radeon"
     r"|[rg]tx|(?:py)?torch|ollama|comfyui|to (?:the )?cpu)\b"
     r"|onnxruntime|cublas|cudnn|cudart|tensorrt|nvinfer|libnvidia-|libcuda\b|\bdevice[- ]plugin\b",
     re.ASCII,
 )
-_COMPLAINS = re.compile(
+_COMPLAINS = late(
     r"n't\b|\b(?:not|no longer|cannot|never|fail\w*|stop(?:s|ped)|los(?:e|es|t|ing)|errors?|br(?:ea|o)k\w*"
     r"|without|unlicen[sc]ed|expired?|forgets|drops"
     r"|falls? ?back|fell back|cpu|issues?|problems?|bug|crash\w*|unable|unavailable|unreachable"
@@ -33,39 +34,39 @@ _COMPLAINS = re.compile(
     r"|(?:have to|must) (?:reboot|restart))\b",
     re.ASCII,
 )
-_NO_COMPLAINT = re.compile(
+_NO_COMPLAINT = late(
     r"\b(?:without|no|any) (?:any |further |more )?(?:problems?|issues?|errors?|trouble|bugs?)\b"
     r"|(?:\bnot|n't) (?:see|know|understand|find out|remember) (?:how|why|what|where|when|if|whether)\b"
 )
-_WISH = re.compile(
+_WISH = late(
     r"\bplease (?:add|support)|feature request|\bwould (?:be (?:great|nice)|love)|\bany plans?\b|roadmap"
     r"|\A\W{0,4}(?:add|support|implement|document|improve|allow)\b",
     re.ASCII,
 )
 """A text that asks for something new tells of no fault."""
-_TRIED = re.compile(
+_TRIED = late(
     r"\b(?:i|we)(?:.ve| have)? (?:tried|installed|set|ran|updated|enabled)\b[^;!?]{0,240}"
     r"\bbut (?:it |that )?(?:is )?still\b",
     re.ASCII,
 )
 """But what has it already, and does not serve, is amiss."""
-_NEGATED = re.compile(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n't\b)[^.:;,!?\n]{0,10}$", re.ASCII)
+_NEGATED = late(r"(?:\b(?:not|nothing|never|none|no|no longer)\b|n't\b)[^.:;,!?\n]{0,10}$", re.ASCII)
 """What stands before a fault that is not there."""
-_CONDITION = re.compile(
+_CONDITION = late(
     r"\b(?:even (?:when|if|though)|if|whether|in case|unless) (?:(?:an?|the|no|any|my|your) )?$"
     r"|\bwhether (?:it|i|we|they|one|to) (?:(?:should|must|can|may) )?$",
     re.ASCII,
 )
 """What stands before something that is only supposed."""
-_ADVICE = re.compile(r"^\W*if\b(?=.*\byour?\b)(?!.*\b(?:i|my|me)\b)", re.ASCII)
-_BY_OTHERS = re.compile(
+_ADVICE = late(r"^\W*if\b(?=.*\byour?\b)(?!.*\b(?:i|my|me)\b)", re.ASCII)
+_BY_OTHERS = late(
     r"\b(?:docs?|documentation|manual|readme|wiki|paper|article) (?:explain|describe|mention)s?\b", re.ASCII
 )
-_CLAUSE_END = re.compile(r"(?<!\bago)(?<!\bpast)(?<!\bthen)(?<!\bdays)(?<!\byear), |\b(?:and|but|yet)\b", re.ASCII)
+_CLAUSE_END = late(r"(?<!\bago)(?<!\bpast)(?<!\bthen)(?<!\bdays)(?<!\byear), |\b(?:and|but|yet)\b", re.ASCII)
 """Another time, and another speaker, may begin here; "years ago, it failed" is one clause."""
 _NOTHING_AMISS = r"(?![^?]{0,200}(?:\b(?:no(?= (?:longer|more)\b)|not|never|fails?|only|on (?:the )?cpu|my)\b|n't\b))"
 """Behind a "why" that asks for no fault."""
-_GENERAL_QUESTION = re.compile(
+_GENERAL_QUESTION = late(
     r", (?:is|are|does|do|will|can)(?:n't)? (?:it|that|this|they)"
     r"(?: (?:planned|possible|supported|right|true|correct))?\?$"
     rf"|(?:^\W*|: )(?:is|are|does|do|can|could|will|would|should|which|what)\b{AS_A_QUESTION}"
@@ -81,7 +82,7 @@ _GENERAL_QUESTION = re.compile(
     re.ASCII,
 )
 """A sentence of somebody who wants to know how things are, and misses nothing."""
-_IN_ORDER = re.compile(
+_IN_ORDER = late(
     r"\b(?:as|is|are) (?:expected|intended|designed|configured)\b|\bas it should\b|\bas (?:i|we) want\b"
     r"|\b(?:on purpose|intentional(?:ly)?|deliberately|by (?:design|choice)|as planned|of course)\b"
     r"|\b(?:since|because|while|as) (?:the |my )?(?:machine|laptop|pc|computer|it) (?:sleeps|is asleep)\b"
@@ -99,9 +100,9 @@ _IN_ORDER = re.compile(
     re.ASCII,
 )
 """What a person says of something that is no fault, in the same sentence."""
-_SENTENCE_END = re.compile(r"(?<!\.)[.;!?](?=\s|$)")
-_BETWEEN = re.compile(r"(?<=[.;!?])(?<!\.\.)\s+")
-_HELPED = re.compile(
+_SENTENCE_END = late(r"(?<!\.)[.;!?](?=\s|$)")
+_BETWEEN = late(r"(?<=[.;!?])(?<!\.\.)\s+")
+_HELPED = late(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
     r"|works? (?:again|now|for me)|(?:seem|appear)(?:s|ed)? to (?:have )?(?:fix|solve|resolve|help)(?:e?d)?"
     r"|\b(?:when|if|once) (?:i|we) [^.;!?\n]{1,40}, ?(?:it|all|everything) works\b"
@@ -110,36 +111,36 @@ _HELPED = re.compile(
     re.ASCII,
 )
 """What is said of a remedy."""
-_NEEDED = re.compile(r"\b(?<!you )(?:(?:had|have|has|needs?|needed) to|must)\b", re.ASCII)
+_NEEDED = late(r"\b(?<!you )(?:(?:had|have|has|needs?|needed) to|must)\b", re.ASCII)
 """The same, of a remedy in the same sentence, or of the commands below it."""
-_COMMAND = re.compile(
+_COMMAND = late(
     r"\s*(?:[$#] )?(?:sudo|apt(?:-get)?|dnf|yum|zypper|pacman|yay|pip3?|export|unset|modprobe|rmmod|docker|podman)\b"
 )
-_PROPOSED = re.compile(
+_PROPOSED = late(
     r"\bplease\b|\b(?:did|have|do) you\b|\bhow (?:do|to|can|should)\b|\bshould (?:i|we)\b|\bwait(?:ing)? for\b"
     r"|\b(?:plan(?:ning)?|want|like|going) to\b|\b(?:i|we) may (?:use|set|try)\b",
     re.ASCII,
 )
 """Beside what nobody has done yet."""
-_FINE = re.compile(r"\bworks? fine\b|\b(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b", re.ASCII)
+_FINE = late(r"\bworks? fine\b|\b(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b", re.ASCII)
 """The same, if the text tells of something that was amiss before."""
-_DENIED = re.compile(r"(?:\bnot|n't|\bnothing|\bnever|\bnone|\bno|\bwithout|\bdespite)\b[^.;!?]{0,25}$", re.ASCII)
-_ASKED = re.compile(r"[^.:;!?\n]{0,200}\?")
+_DENIED = late(r"(?:\bnot|n't|\bnothing|\bnever|\bnone|\bno|\bwithout|\bdespite)\b[^.;!?]{0,25}$", re.ASCII)
+_ASKED = late(r"[^.:;!?\n]{0,200}\?")
 """The rest of a question: who asks for a remedy does not tell that it helped."""
 _MARKS = str.maketrans("", "", "*`")
 """Of Markdown."""
-_PRINTED = re.compile(
+_PRINTED = late(
     r"\s*(?:(?:time=\S+ )?level=\w+ |Product Name: |(?:\w+\.)*\w+(?:Error|Exception|Warning): |(?:\$|#|>>>) "
     r"|.{0,200}\bprint\(f?[\"']"
     r"|\[(?!(?i:bug|issue|question|help|feature|request|usage|doc|support)\b)[^\]]{1,60}\] )"
 )
 """What a program prints, or a person types into a shell."""
-_TO_REPRODUCE = re.compile(r"(?i)(?:#{1,6} |\*\*)(?:\d{1,2}\. )?(?:(?:how|(?:exact )?steps) to )?reproduc")
+_TO_REPRODUCE = late(r"(?i)(?:#{1,6} |\*\*)(?:\d{1,2}\. )?(?:(?:how|(?:exact )?steps) to )?reproduc")
 """A heading above steps that lead to the fault; none of them is a remedy."""
-_FORM_HEADING = re.compile(r"(?:#{1,6} |\*\*)\S")
-_TAG = re.compile(r"^\[([^\]]{1,60})\] ?")
+_FORM_HEADING = late(r"(?:#{1,6} |\*\*)\S")
+_TAG = late(r"^\[([^\]]{1,60})\] ?")
 _FEWEST_SPACES, _MANY_SPACES = 2, 20
-_WITHOUT_SPACES = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]")
+_WITHOUT_SPACES = late(r"[\u3040-\u30ff\u4e00-\u9fff]")
 """Letters of languages that write none."""
 _MOST_PLACES = 200
 """Lines of a text that are looked at for one circumstance."""

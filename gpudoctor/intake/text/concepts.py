@@ -10,6 +10,7 @@ from itertools import accumulate, islice
 
 from gpudoctor.intake.text.languages import in_plain_words
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.late_regex import late
 from gpudoctor.machine import Told
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.issues import ToldCircumstance, ToldConcept
@@ -19,11 +20,11 @@ _SHORT = 600
 _MOST_LINES = 20
 _NEAR = 3
 """Sentences in which all concepts of a set must stand."""
-_END = re.compile(r"(?<=[.;!?])(?<!\.\.)\s+")
-_CLAUSE = re.compile(r"(?<=[.!?,;:])\s+|\s+(?=(?:and|but|while|yet|though|although)\b)")
+_END = late(r"(?<=[.;!?])(?<!\.\.)\s+")
+_CLAUSE = late(r"(?<=[.!?,;:])\s+|\s+(?=(?:and|but|while|yet|though|although)\b)")
 AS_A_QUESTION = r"(?! ?not\b|n't\b| (?:it|this|that)(?: be)? (?:because|due|caused)\b)"
 """Behind the word that begins a question: neither "can not find" nor a guess at the cause, "is it because"."""
-_SUPPOSED = re.compile(
+_SUPPOSED = late(
     r"^\W*(?:if(?! (?:the \w+|it) (?:was|is|has been|goes|went|comes)\b)|unless|in case|should|before|please(?! help)"
     r"|note|reminder|make sure|remove|edit|how|which|what"
     rf"|(?:is|are|can|could|does|do|will|would){AS_A_QUESTION})"
@@ -31,29 +32,29 @@ _SUPPOSED = re.compile(
     re.ASCII,
 )
 """A sentence that asks, supposes, advises or offers."""
-_QUESTION = re.compile(
+_QUESTION = late(
     r"(?:^\W*|[,;:(-] ?|\b(?:so|and|but|or) )"
     r"(?:is|are|am|was|were|do|does|did|can|could|should|would|will|has|have|had|may|might|how(?! come)|what|which"
     r"|where|who|when|if|any|anyone|anybody|someone|somebody)\b[^,;]*\?\W*$",
     re.ASCII,
 )
 """What a sentence asks at its end; "why" complains."""
-_ASKS_HOW = re.compile(r"^\W*how to\b[^.!]*\?\W*$", re.I)
+_ASKS_HOW = late(r"^\W*how to\b[^.!]*\?\W*$", re.I)
 """The title of somebody who wants to do what does not work: it names the program and the GPU."""
-_PRINTED = re.compile(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
+_PRINTED = late(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
 """What people do not write in a sentence."""
-_LINK = re.compile(r"https?://\S+")
-_FORM_HEADING = re.compile(r"#{2,6} |\*\*.*\*\*:?$")
+_LINK = late(r"https?://\S+")
+_FORM_HEADING = late(r"#{2,6} |\*\*.*\*\*:?$")
 """What a form asks its reader is no advice: "What you expected"."""
-_ONLY_A_FORM = re.compile(
+_ONLY_A_FORM = late(
     r"(?:#{2,6} |\*\*)(?:[^*]*\?|(?!.*\b(?:not?|fail\w*|errors?|cpu|only)\b)(?:[\w/()-]+ ?){1,3}):?(?:\*\*)?:?", re.I
 )
 """A heading that tells nothing by itself, "GPU model": it is one with the sentence below it."""
-_TO_OTHERS, _OF_ONESELF = re.compile(r"\byour?\b"), re.compile(r"\b(?:i|my|me|mine|we|our|us)\b")
+_TO_OTHERS, _OF_ONESELF = late(r"\byour?\b"), late(r"\b(?:i|my|me|mine|we|our|us)\b")
 _NOT = r"(?:\b(?:not|nothing|never|none|neither|no|no longer)|n't)"
-_NO_FAULT = re.compile(rf"{_NOT} (?:[\w+.-]+ ){{0,2}}$|\bwithout (?:(?:an?|any|the|further|more) ){{0,2}}$", re.ASCII)
+_NO_FAULT = late(rf"{_NOT} (?:[\w+.-]+ ){{0,2}}$|\bwithout (?:(?:an?|any|the|further|more) ){{0,2}}$", re.ASCII)
 """What stands before a fault that is not there."""
-_NONE = re.compile(
+_NONE = late(
     rf"(?:{_NOT}|\bwithout) (?:(?:an?|any|the|my|our|in|inside|on|with|of|about|us(?:e|ed|ing)|ha(?:ve|s)|need|want"
     r"|run) ){0,3}$",
     re.ASCII,

@@ -6,12 +6,13 @@ import re
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.ranking import decided
+from gpudoctor.late_regex import late
 from gpudoctor.machine import OVERRIDE, Machine, Told
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.amd import RocmBlas
 from gpudoctor.matrix.versions import Figures, figures, minor
 
-_BACKPORTS = re.compile(r"\.el\d|-150\d{3}\.")
+_BACKPORTS = late(r"\.el\d|-150\d{3}\.")
 """Kernels of Red Hat and SUSE, which know newer GPUs than their number tells."""
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 from msgspec.structs import replace
 
 from gpudoctor.intake.text.access import as_the_user_finds_it
 from gpudoctor.intake.text.facts import SILENT, Facts
 from gpudoctor.intake.text.ranking import decided, decided_with
 from gpudoctor.intake.text.torch import source
+from gpudoctor.late_regex import late
 from gpudoctor.machine import DeviceNode, Machine, absent, known, unknown
 
-_NO_GPU = re.compile(
+_NO_GPU = late(
     r"No CUDA GPUs|no NVIDIA driver|No HIP GPUs|no CUDA-capable device|No devices were found|libcuda\.so|hsa api call"
 )
-_GRANTS_GPUS = re.compile(
+_GRANTS_GPUS = late(
     r"--gpus\b|--runtime[= ]nvidia|--privileged|--device[= ]\S*(?:nvidia|dri)|NVIDIA_VISIBLE_DEVICES|/dev/dxg"
 )
 """ROCm needs the nodes of /dev/dri besides /dev/kfd."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import cast
 
@@ -12,10 +11,11 @@ from gpudoctor.intake.described_log import without_module
 from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import decided, decided_with
+from gpudoctor.late_regex import late
 from gpudoctor.machine import DkmsModule, DkmsStatus, Machine, Vendor, absent, known, unknown
 from gpudoctor.matrix.questions import Matrix
 
-_TREE = re.compile(
+_TREE = late(
     r"\s{0,8}(?P<name>nvidia(?:-open|-srv|-current(?:-open)?)?|amdgpu(?:-dkms)?)(?:/|, )"
     r"(?P<version>\d[\w.:+~-]{1,40})"
     r"(?:, (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,3}\S{0,80}), \w{3,10})?: (?P<status>added|built|installed|broken)\b"

@@ -2,42 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.late_regex import late
 
 _VERSION = r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)"
 _PACKAGES = (
-    re.compile(  # dpkg -l
+    late(  # dpkg -l
         r"ii\s+(?P<name>nvidia-(?:driver|dkms|kernel-source|kernel-dkms|kernel-open-dkms|compute-utils)\S*"
         rf"|libnvidia-compute\S*|libcuda1\S*)\s+{_VERSION}-"
     ),
-    re.compile(rf"(?P<name>nvidia-driver-\d{{3}}\S*)/\S+ {_VERSION}-\S+ \S+ \[installed"),  # apt list
-    re.compile(  # rpm -qa, dnf list
+    late(rf"(?P<name>nvidia-driver-\d{{3}}\S*)/\S+ {_VERSION}-\S+ \S+ \[installed"),  # apt list
+    late(  # rpm -qa, dnf list
         r"(?P<name>akmod-nvidia\S*?|kmod-nvidia\S*?|xorg-x11-drv-nvidia(?:-cuda)?|nvidia-driver(?:-cuda|-libs)?|nvidia-open)"
         rf"(?:\.x86_64\s+|-)(?:\d:)?{_VERSION}-\d"
     ),
-    re.compile(
+    late(
         rf"i\+?\s+\|\s+(?P<name>nvidia-(?:open-)?(?:driver|compute)\S*)\s+\|.{{1,40}}?\|\s+{_VERSION}[-_]"
     ),  # zypper
-    re.compile(
+    late(
         rf"(?:local/)?(?P<name>nvidia(?:-open)?(?:-dkms|-lts|-utils)?) {_VERSION}-\d{{1,3}}(?:\.\d{{1,3}})?$"
     ),  # pacman -Q
-    re.compile(rf"(?P<name>nvidia(?:-open|-srv|-current)?)[/,] ?{_VERSION}, .{{3,80}}: (?:installed|built)"),  # dkms
+    late(rf"(?P<name>nvidia(?:-open|-srv|-current)?)[/,] ?{_VERSION}, .{{3,80}}: (?:installed|built)"),  # dkms
 )
-_POLICY = re.compile(r"nvidia-driver-\d{3}\S*:$")
-_INSTALLED = re.compile(rf"\s{{1,4}}Installed: {_VERSION}-")
+_POLICY = late(r"nvidia-driver-\d{3}\S*:$")
+_INSTALLED = late(rf"\s{{1,4}}Installed: {_VERSION}-")
 """The two lines of `apt policy`."""
-_ASKED = re.compile(
+_ASKED = late(
     r"modinfo -F ?version nvidia$|cat /sys/module/nvidia/version$|--query-gpu=driver_version(?! ?,)(?:\s|$)"
 )
-_ANSWER = re.compile(rf"{_VERSION}$")
+_ANSWER = late(rf"{_VERSION}$")
 """Commands that answer with the version alone."""
-_LIBRARY = re.compile(rf"(?:.*\s|)\S*libcuda\.so\.{_VERSION}$")
-_MODULE = re.compile(r"filename:\s+\S+/nvidia(?:-current)?\.ko")
-_OF_MODULE = re.compile(rf"(?P<key>version|license):\s+(?:{_VERSION}$|(?P<license>.+))")
+_LIBRARY = late(rf"(?:.*\s|)\S*libcuda\.so\.{_VERSION}$")
+_MODULE = late(r"filename:\s+\S+/nvidia(?:-current)?\.ko")
+_OF_MODULE = late(rf"(?P<key>version|license):\s+(?:{_VERSION}$|(?P<license>.+))")
 _MOST_OF_MODULE = 40
 
 

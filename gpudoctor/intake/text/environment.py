@@ -12,13 +12,14 @@ from gpudoctor.intake.text.facts import SILENT, Facts
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import decided, decided_with
 from gpudoctor.intake.text.torch import pasted_torch, source, with_trial
+from gpudoctor.late_regex import late
 from gpudoctor.machine import ASSUMED, Distribution, ImportTrial, Machine, known, unknown
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.situation.frameworks import installed_frameworks
 
 _WHOLE_LIST = 15
 """Packages; the environment of a framework has more."""
-_IMPORT_ERROR = re.compile(
+_IMPORT_ERROR = late(
     r"(?:ImportError|OSError|ModuleNotFoundError)\b.*(?:/torch/lib/|libtorch|libc10|lib(?:cu|nccl|nv|hsa|amdhip|roc|hip|MIOpen)\w*)"
 )
 """An error that `import torch` ends with."""

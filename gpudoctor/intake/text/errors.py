@@ -9,79 +9,80 @@ from itertools import pairwise, takewhile, zip_longest
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.late_regex import late
 from gpudoctor.matrix.errors import Message
 from gpudoctor.matrix.questions import Matrix
 
-_EXCEPTION = re.compile(r"\s{0,8}(?:[\w.]{1,80}\.)?[A-Z]\w{2,60}(?:Error|Exception|Warning|Interrupt|Exit|Abort)\b:?")
-_ABOUT_GPUS = re.compile(
+_EXCEPTION = late(r"\s{0,8}(?:[\w.]{1,80}\.)?[A-Z]\w{2,60}(?:Error|Exception|Warning|Interrupt|Exit|Abort)\b:?")
+_ABOUT_GPUS = late(
     r"(?i)cuda|nvidia|nvml|\bhip\b|hipblas|rocm|rocblas|\bhsa|amdgpu|\bgpus?\b|cudnn|cublas|nccl|rccl|triton|ptxas|gfx\d|sm_\d"
     r"|libtorch|_c\.cpython|undefined symbol|kernel image|torch\.cuda|xformers|flash_attn|bitsandbytes"
     r"|\b[rg]tx ?\d|geforce"
 )
-_COMPLAINS = re.compile(r"(?i)error\b|\b(?:exception|fail\w*|traceback|warning|denied|crash\w*|cannot|unable)\b")
-_MISSING_MODULE = re.compile(r"No module named '(?P<name>[\w.]+)'")
+_COMPLAINS = late(r"(?i)error\b|\b(?:exception|fail\w*|traceback|warning|denied|crash\w*|cannot|unable)\b")
+_MISSING_MODULE = late(r"No module named '(?P<name>[\w.]+)'")
 _OF_TORCH = frozenset((
     "torch", "numpy", "typing_extensions", "sympy", "mpmath", "networkx", "jinja2", "fsspec", "filelock", "triton",
     "nvidia", "vllm._C", "vllm._rocm_C", "torch_directml",
 ))  # fmt: skip
 """Modules that torch itself imports, and compiled parts: only their absence is a fault of the environment that is
 examined."""
-_MISSING_LIBRARY = re.compile(r"(?P<name>lib[\w.+-]{1,80}?)\.so[\w.]{0,20}: cannot open shared object file")
-_OF_GPUS = re.compile(
+_MISSING_LIBRARY = late(r"(?P<name>lib[\w.+-]{1,80}?)\.so[\w.]{0,20}: cannot open shared object file")
+_OF_GPUS = late(
     r"lib(?:cu|nv|nccl|torch|c10|caffe2|roc(?!k)|hip|hsa|amd|tensilelite|miopen|migraphx|mcwamp|hc_am|rccl|mkl|gomp|cupti|magma|bitsandbytes)",
     re.I,
 )
 """Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""
-_HEADING = re.compile(r"\s*#{1,6}\s+")
+_HEADING = late(r"\s*#{1,6}\s+")
 """A title that repeats the message."""
 _MOST_WRAPPED = 2000
 """In a longer text the line breaks are the program's own, not a person's."""
 _BROKEN_FROM = 60
 """Columns of the narrowest terminal that breaks lines."""
-_WHERE = re.compile(r"current device: \d{1,3}, in function ggml_\w{1,80}")
+_WHERE = late(r"current device: \d{1,3}, in function ggml_\w{1,80}")
 """What ggml prints on the line below its message: that the message is not torch's."""
 _FAILED_PACKAGES = "Errors were encountered while processing:"
 """What dpkg prints above the names of packages that could not be installed."""
-_PACKAGE = re.compile(r"\s{0,4}[a-z0-9][a-z0-9.+:-]{1,60}")
+_PACKAGE = late(r"\s{0,4}[a-z0-9][a-z0-9.+:-]{1,60}")
 _MOST_PACKAGES = 8
-_ASKED = re.compile(
+_ASKED = late(
     r"(?:list_physical_devices\(\W?GPU\W?\)|\bjax\.(?:local_)?devices\(\W?\w{0,4}\W?\)|get_available_providers\(\)"
     r"|\b(?:ort|onnxruntime)\.get_device\(\)|is_built_with_cuda\(\))[)\"'`]{0,3}\s*$"
 )
 """A call that asks a framework for the GPUs that it can use."""
-_QUOTED_COMMAND = re.compile(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s(?!.{0,40}\bhip::FatBinary))")
+_QUOTED_COMMAND = late(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s(?!.{0,40}\bhip::FatBinary))")
 """Lines of a traceback, which quote code. Where HIP looks for code for the GPU, the frame itself is the message."""
 
-_WARNING = re.compile(
+_WARNING = late(
     r"(?P<name>[^\n]{2,80}?) with CUDA capability sm_(?P<sm>\d{2,3}) is not compatible with the current PyTorch"
 )
-_SUPPORTS = re.compile(
+_SUPPORTS = late(
     r"(?:supports CUDA capabilities|supported by this (?:version of PyTorch|library) is)\s{0,4}"
     r"(?P<archs>(?:(?:sm|compute)_\d{2,3}[af]?[ ,]{0,3}){1,40})"
 )
-_OLD_GPU = re.compile(
+_OLD_GPU = late(
     r"Found GPU(?P<index>\d{1,2}) (?P<name>[^\n]{2,80}?) which is of (?:cuda )?capability "
     r"(?P<major>\d)\.(?P<minor>\d)",
     re.I,
 )
-_TF_GPU = re.compile(
+_TF_GPU = late(
     r"name: (?P<name>[^,\n]{2,80}), (?:pci bus id: (?P<bdf>[0-9a-f:.]{7,16}), )?compute capability: "
     r"(?P<major>\d{1,2})\.(?P<minor>\d)"
 )
-_TF_AMD = re.compile(
+_TF_AMD = late(
     r"name: (?P<name>[^,\n]{2,80}), pci bus id: [0-9a-f:.]{7,16}\) with AMDGPU version ?: ?(?P<gfx>gfx\w{3,4})"
 )
-_PROPERTIES = re.compile(
+_PROPERTIES = late(
     r"_CudaDeviceProperties\(name='(?P<name>[^'\n]{3,80})', major=(?P<major>\d{1,2}), minor=(?P<minor>\d)"
     r"(?:.{0,60}gcnArchName='(?P<gfx>gfx[0-9a-f]{3,4})\b)?"
 )
 """What torch.cuda.get_device_properties() returns."""
-_SERVES = re.compile(r"driver on your system is too old \(found version (?P<version>\d{4,5})\)")
-_HAVE = re.compile(r"PyTorch [\w.+]{3,40} with CUDA \w{1,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
-_BNB = re.compile(
+_SERVES = late(r"driver on your system is too old \(found version (?P<version>\d{4,5})\)")
+_HAVE = late(r"PyTorch [\w.+]{3,40} with CUDA \w{1,5} \(you have (?P<torch>\d[\w.+-]{2,60})\)")
+_BNB = late(
     r"CUDA_VERSION=(?P<cuda>\d{3})(?:, Highest Compute Capability: \(?(?P<major>\d{1,2})[., ]{1,2}(?P<minor>\d))?"
 )
-_DRIVER_IN_MESSAGE = re.compile(
+_DRIVER_IN_MESSAGE = late(
     r"(?:kernel (?:reported )?(?:version|driver)|driver version|NVIDIA driver)[^\d\n]{1,40}"
     r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?!\d)",
     re.I,
@@ -95,8 +96,8 @@ _KINDS = {
 """What only a torch of one kind prints."""
 _OF_HIP = ("hipErrorNoBinaryForGpu", "MIOpen(HIP): ", "MIOpen Error: ", "RuntimeError: HIP error", "No HIP GPUs are")
 """What no program for CUDA prints."""
-_KIND_SIGNS = re.compile(r"NVIDIA driver|cudaGet|not compiled|HIP |built")
-_SMI_HEAD = re.compile(
+_KIND_SIGNS = late(r"NVIDIA driver|cudaGet|not compiled|HIP |built")
+_SMI_HEAD = late(
     r"Driver Version: (?P<driver>\d{3}\.\d{2,3}(?:\.\d{1,2})?)\s{1,30}(?:CUDA Version: (?P<cuda>\d{1,2}\.\d))?"
 )
 

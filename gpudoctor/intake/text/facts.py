@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from msgspec import Struct, field
 
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.late_regex import late
 from gpudoctor.machine import HsaApi, NvidiaApi, SmiGpu, Told
 from gpudoctor.machine.pasted_text import OffTopic
 
-_VENDOR_ONLY = re.compile(r"(?i)\s*(?:nvidia|amd|radeon|geforce|nvidia geforce|amd radeon)(?: gpus?| cards?)?\.?\s*")
+_VENDOR_ONLY = late(r"(?i)\s*(?:nvidia|amd|radeon|geforce|nvidia geforce|amd radeon)(?: gpus?| cards?)?\.?\s*")
 SILENT = "the text does not say"
 """Why a fact is unknown."""
 By = Literal["tool", "program", "report", "list", "shell", "prose"]

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.ranking import decided, gpus_of_best_source
+from gpudoctor.late_regex import late
 from gpudoctor.machine import Vendor
 from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.names import alternatives, product
@@ -20,14 +21,14 @@ _LONGEST_NAME = 120
 _AMD_VARIABLE = (
     r"HSA_|HIP_|ROCR_|ROCM_(?!HOME)|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
 )
-_GFX_IN_NAME = re.compile(r"\bgfx(?:80[1-5]|9[0-9a-f]{2}|1[0-2]\d{2})\b")
+_GFX_IN_NAME = late(r"\bgfx(?:80[1-5]|9[0-9a-f]{2}|1[0-2]\d{2})\b")
 """What people add to a name: "Ryzen 7 8845HS (Radeon 780M, gfx1103)"."""
-_CHIP = re.compile(
+_CHIP = late(
     r"(?:\[AMD/ATI\]|\bAMD) (?P<chip>[A-Z][a-z]+(?: Ridge| \d\d)?)(?=\d?(?: \w+)?(?:/[^\[]{1,20})?(?: ?\[|$))"
 )
 """What lspci and inxi call the chip, before the products that are made of it."""
-_AMD_LOG, _NVIDIA_LOG = re.compile(r"amdgpu|kfd|radeon"), re.compile(r"NVRM|nvidia|nouveau")
-_OF_NO_DRIVER = re.compile(r"apparmor=|audit|[Cc]ommand line:")
+_AMD_LOG, _NVIDIA_LOG = late(r"amdgpu|kfd|radeon"), late(r"NVRM|nvidia|nouveau")
+_OF_NO_DRIVER = late(r"apparmor=|audit|[Cc]ommand line:")
 """Lines of the log that name drivers on every machine: profiles of AppArmor, parameters of the kernel."""
 
 

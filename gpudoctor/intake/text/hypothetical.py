@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
+from gpudoctor.late_regex import late
 
-_IN_A_MANUAL = re.compile(
+_IN_A_MANUAL = late(
     r"(?i)\b(?:if|in case|whenever) (?:you|your \w+) (?:\w+ )?(?:see|sees|get|gets|run into|encounter|hit|find)\b"
     r"|\bif (?:nvidia-smi|it|this|the \w+) (?:prints|shows|says|reports)\b"
     r"|\bif (?:the|a|your) (?:system|machine|host|computer) (?:does not|doesn't|has no|lacks)\b"
@@ -21,15 +21,15 @@ _IN_A_MANUAL = re.compile(
 )
 
 """The Chinese words: many, some developers, users, people."""
-_NOW_SOLVED = re.compile(
+_NOW_SOLVED = late(
     r"(?i)\b(?:got|had|saw|was getting|used to (?:get|see))\b[^;!?]{0,160}\b(?:now (?:it.s |it is |all )?"
     r"(?:solved|fixed|resolved|gone)|(?:solved|fixed|resolved) now)\b"
 )
-_LONG_AGO = re.compile(
+_LONG_AGO = late(
     r"(?i)\bused to (?!work|run|be (?:fine|ok)|use\b)|\b(?:months?|years?) ago\b|\bin the (?:past|old days)\b"
     r"|\bback then\b|\bformerly\b|(?<!\bfrom )\blast (?:year|spring|summer|autumn|winter)\b"
 )
-_LASTS = re.compile(r"(?i)\b(?:since|now|still|today)\b")
+_LASTS = late(r"(?i)\b(?:since|now|still|today)\b")
 """Words that say that it has lasted since."""
 
 

@@ -6,25 +6,26 @@ import re
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.late_regex import late
 from gpudoctor.probes.pci_address import normal_address
 
-_INXI = re.compile(
+_INXI = late(
     r"(?P<section>[A-Z]\w+:)?\s{1,40}Device-\d{1,2}: (?P<rest>(?:NVIDIA|Nvidia|AMD|ATI|Advanced Micro) .{2,300})"
 )
-_INXI_SECTION = re.compile(r"(?P<name>[A-Z]\w{2,20}):(?:\s|$)")
-_INXI_NEXT = re.compile(r"\s{1,40}(?:Device-\d|Display:|Monitor-|API:|Screen-|Info:)")
+_INXI_SECTION = late(r"(?P<name>[A-Z]\w{2,20}):(?:\s|$)")
+_INXI_NEXT = late(r"\s{1,40}(?:Device-\d|Display:|Monitor-|API:|Screen-|Info:)")
 """What follows the lines about one device."""
-_FIELD = re.compile(r"\b(?P<key>driver|v|bus[- ]ID|chip[- ]ID): (?P<value>\S{1,60})")
-_IN_BRACKETS = re.compile(r"\[(?P<name>[^\[\]\n]{3,80})\]")
-_FIRST_FIELD = re.compile(r" (?:vendor|driver|bus[- ]ID): ")
+_FIELD = late(r"\b(?P<key>driver|v|bus[- ]ID|chip[- ]ID): (?P<value>\S{1,60})")
+_IN_BRACKETS = late(r"\[(?P<name>[^\[\]\n]{3,80})\]")
+_FIRST_FIELD = late(r" (?:vendor|driver|bus[- ]ID): ")
 _MOST_CONTINUED = 24
 """Lines; with `-y1` each property has one of its own."""
 
-_VENDOR = re.compile(r"\s{0,12}Vendor: pci 0x(?P<vendor>10de|1002)\b")
-_DEVICE = re.compile(r"\s{0,12}Device: pci 0x(?P<device>[0-9a-f]{4}) \"(?P<name>[^\"\n]{2,100})\"")
-_NOT_GRAPHICS = re.compile(r"(?i)audio|usb|ucsi|bridge|root|ethernet|nvme")
-_BUS = re.compile(r"\s{0,12}SysFS BusID: (?P<bdf>[0-9a-f:.]{7,12})")
-_BOUND = re.compile(r"\s{0,12}Driver: \"(?P<driver>[\w-]{2,30})\"")
+_VENDOR = late(r"\s{0,12}Vendor: pci 0x(?P<vendor>10de|1002)\b")
+_DEVICE = late(r"\s{0,12}Device: pci 0x(?P<device>[0-9a-f]{4}) \"(?P<name>[^\"\n]{2,100})\"")
+_NOT_GRAPHICS = late(r"(?i)audio|usb|ucsi|bridge|root|ethernet|nvme")
+_BUS = late(r"\s{0,12}SysFS BusID: (?P<bdf>[0-9a-f:.]{7,12})")
+_BOUND = late(r"\s{0,12}Driver: \"(?P<driver>[\w-]{2,30})\"")
 _NEAR_DRIVER = 12
 _NEAR = 3
 """Lines between the vendor and the device of one entry of hwinfo."""

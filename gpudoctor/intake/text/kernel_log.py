@@ -8,33 +8,34 @@ from itertools import zip_longest
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line, text_of
+from gpudoctor.late_regex import late
 from gpudoctor.machine import KernelLog
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.probes.kernel_log import log_of_text
 from gpudoctor.probes.log_lines import seconds_of
 from gpudoctor.probes.pci_address import normal_address
 
-_STAMPED = re.compile(
+_STAMPED = late(
     r"(?:<\d{1,3}>|[a-z]{3,8} {0,3}:[a-z]{4,8} {0,3}: ?)?\[ {0,6}"
     r"\d{1,8}\.\d{3,9}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
 )
-_SYSLOG = re.compile(
+_SYSLOG = late(
     r"[^\W_][\w.]{1,8}\s+\d{1,2} \d\d:\d\d:\d\d(?:\.\d+)? [\w.-]+ kernel: "
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16} [\w.-]+ kernel: "
 )
-_BARE = re.compile(
+_BARE = late(
     r"\s{0,80}(?:kernel: )?(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
     r"|nvidia: |nvidia-(?:modeset|drm|uvm): |nouveau (?=[0-9a-f]{4}:)|nouveau: |NVRM\()"
 )
 """Of a line without stamp: what only a GPU's kernel driver begins with. journalctl and dmesg indent the further lines
 of a message by the width of its stamp."""
-_PCI_NAMED = re.compile(
+_PCI_NAMED = late(
     r"(?:pci (?P<bdf>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): \[(?P<id>(?:10de"
     r"|1002):[0-9a-f]{4})\] type \w+ class 0x(?:0300|0302|0380|1200))|\(PCI ID: "
     r"(?P<refused>10de:[0-9a-f]{4})\)|(?:skipped|added) device (?P<kfd>1002:[0-9a-f]{4})"
     r"|modesetting \([\w ]+ 0x1002:0x(?P<drm>[0-9A-Fa-f]{4})"
 )
-_MODULE = re.compile(
+_MODULE = late(
     r"NVRM(?:: loading| version:) {1,3}NVIDIA UNIX (?P<open>Open Kernel Module|\S+ Kernel Module)"
     r"(?: for \S{1,20})? {1,4}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)"
 )
@@ -42,13 +43,13 @@ _MODULE = re.compile(
 
 _FIRST_SECONDS = 10.0
 """In these the drivers start: where a log goes on with one of them, a boot has begun."""
-_BOOTED = re.compile(r"\bLinux version (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) \(")
-_QUOTED = re.compile(
+_BOOTED = late(r"\bLinux version (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) \(")
+_QUOTED = late(
     r"[\"'`(:] ?(?P<line>(?:NVRM|nvidia-modeset|kfd kfd|amdgpu [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): .*)"
 )
 """A line of the log within a sentence."""
-_DROPPED = re.compile(r"NVRM: The NVIDIA (?P<name>.{4,80}?) GPU (?:\(PCI ID: \S+\) )?installed")
-_IGNORES = re.compile(r"NVRM:\s+.{0,80}?[Tt]he (?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?) NVIDIA driver will ignore")
+_DROPPED = late(r"NVRM: The NVIDIA (?P<name>.{4,80}?) GPU (?:\(PCI ID: \S+\) )?installed")
+_IGNORES = late(r"NVRM:\s+.{0,80}?[Tt]he (?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?) NVIDIA driver will ignore")
 
 
 def is_log_line(text: str) -> bool:

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 
 from gpudoctor.intake.text.facts import By, Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.late_regex import late
 
-_LINE = re.compile(
+_LINE = late(
     r"\s{0,12}(?:[-*+•|\[]\s{0,3}|\[\w[\w -]{0,24}\]\s{1,3}|INFO[\s:-]{1,10})?[*_`'\"]{0,3}"
     r"(?P<key>[A-Za-z][A-Za-z0-9_ ./()?`-]{1,60}?)[*_`'\"]{0,3}\s{0,30}(?::(?!:)|=(?!=)"
     r"|\|)[*_`]{0,3}\s{0,40}[`'\"]?(?P<value>.{0,400})$"
 )
-_NOTHING = re.compile(
+_NOTHING = late(
     r"(?:could not collect|n/?a|none|no cuda|unknown|not (?:found|installed|available)|null|-+|\?+"
     r"|no response|_no response_"
     r"|<.{0,80}>|\(?e\.g\..{0,80}|\[?e\.g"
@@ -71,26 +72,26 @@ _GPU_KEYS = frozenset((
     "amd gpu", "torch.cuda.get_device_name(0)", "gpu.name",
     "accelerator(s)",
 ))  # fmt: skip
-_GPU_NAME = re.compile(
+_GPU_NAME = late(
     r"(?i)nvidia|geforce|rtx|gtx|quadro|tesla|titan|radeon|instinct"
     r"|\bamd\b|\brx ?\d|gfx\d|\b(?:[ahbvltp]\d{1,3}0?|gh200|gb\d{2,3})\b|firepro|jetson|\bmi\d{2,3}"
     r"|arc"
 )
-_OF_INVENTORIES = re.compile(r"Device-|pci 0x|.{1,120}\[[0-9a-f]{4}\]$|\[[A-Z][^\[\]]{2,80}\]$")
+_OF_INVENTORIES = late(r"Device-|pci 0x|.{1,120}\[[0-9a-f]{4}\]$|\[[A-Z][^\[\]]{2,80}\]$")
 """What inxi, hwinfo, lspci and amdgpu_top print behind such keys, in a form of their own."""
-_GPU_LINE = re.compile(
+_GPU_LINE = late(
     r"\s{0,12}(?:[A-Z]{4,9}: )?(?:[-*]\s{0,3})?(?:[*_]{2})?GPU\s?"
     r"(?P<index>\d{1,3}(?:\s?[,-]\s?\d{1,3}){0,63})(?:[*_]{2})?\s?[:=](?:[*_]{2})?\s{1,20}"
     r"(?P<name>(?!(?:10de|1002):)[^\n]{2,160})$"
 )
-_NEXT_GPU = re.compile(r"[,;/|]?\s{1,4}(?:and )?(?=GPU ?\d{1,2} ?[:=] )")
+_NEXT_GPU = late(r"[,;/|]?\s{1,4}(?:and )?(?=GPU ?\d{1,2} ?[:=] )")
 """Between the GPUs that a person writes into one line."""
-_NO_NAME = re.compile(
+_NO_NAME = late(
     r"(?i)[\s,;(|+-]{1,4}(?:with |on |and )?(?:nvidia[- ])?(?:drivers?|torch|pytorch|cuda|rocm|python|kernel"
     r"|ubuntu|debian|fedora|windows|win1[01])\b.*"
 )
 """What people write behind the name of a GPU."""
-_CAPABILITY = re.compile(
+_CAPABILITY = late(
     r"\s{0,12}GPU (?P<index>\d{1,3}(?:,\d{1,3}){0,63}) Compute Capability: (?P<major>\d{1,2})\.(?P<minor>\d)"
 )
 _PACKAGES = (
@@ -104,18 +105,18 @@ _PACKAGE_OF = {
     for name in _PACKAGES
     for form in (name, f"{name} version", f"{name} info", name.replace("-", "_"), f"{name}_version")
 }
-_PLATFORM = re.compile(r"Linux-\d")
+_PLATFORM = late(r"Linux-\d")
 """Of Python's `platform.platform()`."""
 _MOST = 64
-_WITHIN = re.compile(r"(?P<os>Linux), (?P<kind>Docker|Podman)", re.I)
+_WITHIN = late(r"(?P<os>Linux), (?P<kind>Docker|Podman)", re.I)
 """What the form of ollama's issues offers."""
-_OF_FASTFETCH = re.compile(r"(?: @ [\d.]{1,5} GHz)?(?: \([\d.]{1,6} GiB\))? \[(?:Discrete|Integrated)\]$")
+_OF_FASTFETCH = late(r"(?: @ [\d.]{1,5} GHz)?(?: \([\d.]{1,6} GiB\))? \[(?:Discrete|Integrated)\]$")
 """What fastfetch writes behind a GPU."""
-_NIX = re.compile(r"Linux (?P<kernel>\d[\w.-]{2,40}), (?P<os>NixOS, \d\d\.\d\d)\b")
+_NIX = late(r"Linux (?P<kernel>\d[\w.-]{2,40}), (?P<os>NixOS, \d\d\.\d\d)\b")
 """What nix-info prints."""
-_BUILD_OF_WINDOWS = re.compile(r"\d{1,2}\.\d\.\d{4,5} N/A")
+_BUILD_OF_WINDOWS = late(r"\d{1,2}\.\d\.\d{4,5} N/A")
 _ARCHITECTURES = {"x86_64": "x86_64", "amd64": "x86_64", "aarch64": "aarch64", "arm64": "aarch64"}
-_START = re.compile(
+_START = late(
     r"(?:Collecting environment information|PyTorch version: |- `?(?:transformers"
     r"|accelerate)`? [Vv]ersion|`?Accelerate`? version: )"
 )
@@ -123,9 +124,9 @@ _START = re.compile(
 
 _ITEM = {"gpu models and configuration": "", "gpus": "", "gpu": "- "}
 """Keys below which the GPUs stand, and what each line of such a list begins with."""
-_LEADER = re.compile(r" \.{3,80} (?!\[)")
+_LEADER = late(r" \.{3,80} (?!\[)")
 """The dots of ds_report."""
-_HEADING = re.compile(r"(?:#{1,6}\s|\*\*)\s{0,3}(?P<key>[A-Za-z][A-Za-z0-9_ ./()-]{1,40}?)[*:\s]{0,4}$")
+_HEADING = late(r"(?:#{1,6}\s|\*\*)\s{0,3}(?P<key>[A-Za-z][A-Za-z0-9_ ./()-]{1,40}?)[*:\s]{0,4}$")
 """A heading of an issue form; its value stands below."""
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.intake.text.lines import Line, is_of_a_journal
+from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.issues import ForeignWords
@@ -12,7 +13,7 @@ from gpudoctor.matrix.rows.issues import ForeignWords
 _MOST_LINES = 2000
 """Lines of a text in which words are looked for."""
 _LONGEST = 600
-_SPACES = re.compile(r"(?<=\S) {2,}")
+_SPACES = late(r"(?<=\S) {2,}")
 
 
 def in_english(lines: tuple[Line, ...], matrix: Matrix) -> tuple[Line, ...]:

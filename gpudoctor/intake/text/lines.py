@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, count, islice, pairwise
 from typing import NamedTuple
 
+from gpudoctor.late_regex import late
 from gpudoctor.plain_text import without_controls
 
 _LONGEST = 4000
@@ -16,40 +17,40 @@ _MOST_LINES = 100_000
 _MOST = 4 << 20
 """Characters of a text that are read: half of them at its beginning, half at its end."""
 
-_ESCAPE = re.compile(
+_ESCAPE = late(
     r"(?:\x1b|\^\[|␛)(?:\[[0-?]{0,40}[ -/]{0,4}[@-~]|\][^\x07\x1b]{0,300}(?:\x07|\x1b\\)?|[@-_])|\x9b[0-?]{0,40}[@-~]"
 )
-_COLOUR_REMAINS = re.compile(r"\[(?:\d{1,3};){0,4}\d{0,3}m")
+_COLOUR_REMAINS = late(r"\[(?:\d{1,3};){0,4}\d{0,3}m")
 """What a browser leaves of an escape sequence."""
-_PLAIN = re.compile(r"(?!.{0,7}>)[\w .,:;=()/'\"|+*#%!?{}$\]<>-]*", re.ASCII)
+_PLAIN = late(r"(?!.{0,7}>)[\w .,:;=()/'\"|+*#%!?{}$\]<>-]*", re.ASCII)
 """A line of which nothing needs to be taken: a ">" at its beginning may be a quote."""
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
-_QUOTE = re.compile(r"\s{0,3}>(?!>> ) ?")
-_TAG = re.compile(
+_COMMENT = late(r"<!--.*?(?:-->|\Z)", re.DOTALL)
+_QUOTE = late(r"\s{0,3}>(?!>> ) ?")
+_TAG = late(
     r"</?(?:details|summary|pre|code|p|br|b|i|em|strong|kbd|samp|div|span|sub|sup|h[1-6]|blockquote)\b[^<>\n]{0,200}/?>",
     re.I,
 )
-_FENCE = re.compile(r"\s{0,8}(?:`{3,}|~{3,})[\w+#. -]{0,40}$")
+_FENCE = late(r"\s{0,8}(?:`{3,}|~{3,})[\w+#. -]{0,40}$")
 _INDENT = "  "
 """Of a block of code in Markdown, or within an item of a list."""
-_ESCAPED = re.compile(r"\\([_*`])|^(\s*)\\(?=- )")
+_ESCAPED = late(r"\\([_*`])|^(\s*)\\(?=- )")
 """What Markdown's editors write for a letter that is no markup."""
-_APOSTROPHE = re.compile(r"(?<=[A-Za-z])[\u2018\u2019\u02bc\u00b4](?=[A-Za-z])")
+_APOSTROPHE = late(r"(?<=[A-Za-z])[\u2018\u2019\u02bc\u00b4](?=[A-Za-z])")
 """As phones and editors write it: patterns know the plain one."""
-_NUMBERED = re.compile(r"\s{0,6}(\d{1,6})(?:[:|.)]|\s\|)?(?:\s|$)")
-_PROMPT = re.compile(
+_NUMBERED = late(r"\s{0,6}(\d{1,6})(?:[:|.)]|\s\|)?(?:\s|$)")
+_PROMPT = late(
     r"(?P<indent> {0,12})(?:\([\w.-]{1,40}\) ){0,2}(?!root@[0-9a-f]{12}:)"
     r"[\w.-]{1,40}@[\w.-]{1,60}[: ][^$#%\n]{0,100}[$#%] "
 )
 """A prompt with the name of a person and of a machine."""
-_RUN_STAMP = re.compile(r"\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z ")
+_RUN_STAMP = late(r"\ufeff?\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{7}Z ")
 """What GitHub Actions writes before each line of a log."""
-_PIECE_STAMP = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{6} - ?")
+_PIECE_STAMP = late(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{6} - ?")
 """What ComfyUI's log writes before each piece of a line."""
-_SERVICE = re.compile(r"[\w.-]{1,60}\s{1,40}\| ?")
+_SERVICE = late(r"[\w.-]{1,60}\s{1,40}\| ?")
 """What `docker compose` writes before each line: the name of the service."""
-_JOURNAL = re.compile(r"[^\W_][\w.]{1,8} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,9}\])?: ")
-_HUNK = re.compile(r"@@ -\d{1,6}(?:,(?P<before>\d{1,5}))? \+\d{1,6}(?:,(?P<after>\d{1,5}))? @@")
+_JOURNAL = late(r"[^\W_][\w.]{1,8} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,9}\])?: ")
+_HUNK = late(r"@@ -\d{1,6}(?:,(?P<before>\d{1,5}))? \+\d{1,6}(?:,(?P<after>\d{1,5}))? @@")
 
 
 class Line(NamedTuple):

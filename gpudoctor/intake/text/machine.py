@@ -21,6 +21,7 @@ from gpudoctor.intake.text.kernel_drivers import with_kernel_driver, without_unu
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
 from gpudoctor.intake.text.torch import is_rocm, source
+from gpudoctor.late_regex import late
 from gpudoctor.machine import (
     ASSUMED,
     BatchJob,
@@ -43,13 +44,13 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.wsl_jetson import is_wsl_kernel
 
 _FLAVOUR = " kernel module"
-_OF_LINUX = re.compile(rf"NVIDIA driver \d.*|.*{_FLAVOUR}")
+_OF_LINUX = late(rf"NVIDIA driver \d.*|.*{_FLAVOUR}")
 """What is assumed of NVIDIA's driver for Linux: Windows and Jetson have another."""
-_DISTRIBUTION = re.compile(r"(?:\d+(?:\.\d+){2,3}-\S+\s+)?(?P<name>[^(,]{2,60})")
+_DISTRIBUTION = late(r"(?:\d+(?:\.\d+){2,3}-\S+\s+)?(?P<name>[^(,]{2,60})")
 """Its name, behind the release of the kernel where somebody wrote both."""
 _ANY_DRIVER = "580"
 """Where it is unknown which driver the GPU needs."""
-_GIVES_NODES = re.compile(r"--privileged|--device[= ]\S*(?:nvidia|dri)")
+_GIVES_NODES = late(r"--privileged|--device[= ]\S*(?:nvidia|dri)")
 """Options that need no toolkit on the host to have an effect."""
 
 

@@ -5,24 +5,25 @@ from __future__ import annotations
 import re
 
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.late_regex import late
 
-_HEADING = re.compile(
+_HEADING = late(
     r"(?:#{1,6} |={2,6} |Chapter \d{1,2}\. |\*\*)?(?:(?:step )?\d{1,2}[.):] )?(?P<words>\S.{1,70}?)[\s:=*#]*$", re.I
 )
-_OF_FAULTS = re.compile(
+_OF_FAULTS = late(
     r"(?i)(?:symptoms?|FAQ|frequently asked questions|trouble-?shooting\b.{0,60}"
     r"|(?:common|typical|frequent|known|possible) (?:causes?|errors?|issues?|problems?|pitfalls|mistakes)\b.{0,30}"
     r"|.{0,40}(?:常见问题|排查与解决|问题排查).{0,20})$"
 )
 """Headings under which messages stand that a reader may see."""
-_TITLE = re.compile(
+_TITLE = late(
     r"(?i)(?:#{1,6} )?(?:(?:trouble-?shooting|frequently asked questions|FAQ)\b"
     r"|(?:docs?|documentation|readme(?:\.md)?)(?:\([^)\n]{1,40}\))?: \S"
     r"|(?:\[(?:notice|psa|announcement)\]|(?:notice|psa|announcement):) )"
 )
 """Of a chapter, of a change of one, or of an announcement."""
-_SYMPTOM = re.compile(r"(?i)symptoms?$")
-_OF_ADVICE = re.compile(
+_SYMPTOM = late(r"(?i)symptoms?$")
+_OF_ADVICE = late(
     r"(?i)(?:introduction|overview|pre-?requisites|requirements|conclusion|quick ?start|getting started|usage"
     r"|table of contents|install(?:ation|ing)?\b.{0,40}|(?:quick )?verif(?:ication|y\b.{0,40})|change ?log|see also"
     r"|further reading|step[- ]by[- ]step\b.{0,20}|(?:the )?(?:fix|solution|resolution|prevention)(?:es|s)?"
@@ -30,32 +31,32 @@ _OF_ADVICE = re.compile(
     r"|why (?:it matters|it's needed)\b.{0,20}|(?:引言|前言|概述|简介|总结|目录)\b.{0,40}|第.部分.{0,40})$"
 )
 """Headings under which a reader is told what to do."""
-_TO_THE_READER = re.compile(r"(?i)\byou'?(?:re|ll|ve)?\b|\byour\b|您|用户")
-_ANNOUNCES = re.compile(
+_TO_THE_READER = late(r"(?i)\byou'?(?:re|ll|ve)?\b|\byour\b|您|用户")
+_ANNOUNCES = late(
     r"(?i)\b(?:this (?:article|guide|tutorial|page|chapter|text)|a deep dive)\b.{0,20}\b(?:covers?|explains?"
     r"|explores?|provides?|discuss(?:es)?|walks?|into)\b|^Scope: |本文(?:旨在|将|介绍|主要|深入)"
 )
 """What an article says of itself."""
-_IMPERATIVE = re.compile(
+_IMPERATIVE = late(
     r"^(?:[-*\u2022] |\d{1,2}[.)] )?(?:Install|Run|Use|Set|Check|Enable|Disable|Add|Remove|Open|Start|Make sure"
     r"|Verify|Download|Update|Upgrade|Reboot|Restart|Configure|Create|Copy|Replace|Build|Put|Sign|Enroll?|Register"
     r"|Do not|Don.t|Never) "
 )
-_OF_A_REPORT = re.compile(
+_OF_A_REPORT = late(
     r"(?i)\b(?:to reproduce|reproduc(?:tion|er|ing)|(?:expected|actual|current) (?:behaviou?r|result|outcome)"
     r"|describe the bug|(?:bug|problem|issue) description|what happened|log output|issue type|error message"
     r"|additional (?:context|information)|your (?:current )?environment|versions?|environment|logs?"
     r"|operating systems?)$"
 )
 """Headings of the forms in which people report a fault."""
-_OF_A_PERSON = re.compile(
+_OF_A_PERSON = late(
     r"\bI\b(?!/)|\b(?:my|me|mine)\b|(?:^|[.!?:] )My\b|\b[Pp]lease (?:help|advise)|\b[Tt]hanks?\b"
     r"|(?<!What is it)\?\s*$|我(?!们)|我们(?:的|遇|用|使用|公司)|请问|求助|怎么办|吗[?\uff1f]"
     r"|\b[Ww]e (?:have(?! (?:determined|identified))|see|got|use|run)\b",
     re.M,
 )
 """Words of somebody who tells of a fault of their own, or asks."""
-_PRINTED = re.compile(
+_PRINTED = late(
     r"(?m)^\s*(?:Traceback \(most recent call last\)|\[ {0,6}\d{1,7}\.\d{4,6}\]|.{0,12}\d\d:\d\d:\d\d[.,\s]|\+-{20,}"
     r"|File \"/)"
 )

@@ -8,66 +8,59 @@ from collections.abc import Iterator
 from gpudoctor.dependencies import normalised
 from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.lines import Line, text_of
+from gpudoctor.late_regex import late
 
 _NAME = r"[A-Za-z][A-Za-z0-9._-]{0,60}"
 _VERSION = r"\d[\w.+!-]{0,60}"
-_PINNED = re.compile(
+_PINNED = late(
     rf"\s{{0,8}}(?:[+~]\s)?(?:\[(?P<from>pip3?|conda)\]\s{{1,4}})?(?P<name>{_NAME})(?:\[[\w,-]{{1,60}}\])?==(?P<version>{_VERSION})(?:\s|$|;|\\)"
 )
-_IN_YAML = re.compile(rf"\s{{4,16}}- (?P<name>{_NAME})==(?P<version>{_VERSION})$")
+_IN_YAML = late(rf"\s{{4,16}}- (?P<name>{_NAME})==(?P<version>{_VERSION})$")
 """Below "pip:" in an environment of conda. uv writes a "-" before what it removed, with less space."""
-_FROM_WHEEL = re.compile(
-    rf"\s{{0,8}}(?P<name>{_NAME}) @ \S*?/[\w.]{{1,60}}?-(?P<version>\d[\w.%+!]{{0,60}}?)-(?:cp|py)\d"
-)
-_IN_TREE = re.compile(
-    rf"[\s│├└─]{{2,40}}(?P<name>{_NAME})(?:\[[\w,-]{{1,60}}\])? v(?P<version>{_VERSION})(?: \(.*)?$"
-)
-_KEPT = re.compile(
-    rf"(?:(?P<name>{_NAME}) (?P<version>{_VERSION}) (?:has requirement|requires) .{{1,200}})?but you have "
-)
-_HAVE = re.compile(rf"\bbut you have (?P<name>{_NAME}) (?P<version>{_VERSION})")
+_FROM_WHEEL = late(rf"\s{{0,8}}(?P<name>{_NAME}) @ \S*?/[\w.]{{1,60}}?-(?P<version>\d[\w.%+!]{{0,60}}?)-(?:cp|py)\d")
+_IN_TREE = late(rf"[\s│├└─]{{2,40}}(?P<name>{_NAME})(?:\[[\w,-]{{1,60}}\])? v(?P<version>{_VERSION})(?: \(.*)?$")
+_KEPT = late(rf"(?:(?P<name>{_NAME}) (?P<version>{_VERSION}) (?:has requirement|requires) .{{1,200}})?but you have ")
+_HAVE = late(rf"\bbut you have (?P<name>{_NAME}) (?P<version>{_VERSION})")
 """What pip says of packages that do not fit together."""
-_ENTRY = re.compile(rf"\"name\": ?\"(?P<name>{_NAME})\", ?\"version\": ?\"(?P<version>{_VERSION})\"")
-_ENTRY_NAME = re.compile(rf"\s{{0,16}}\"?[Nn]ame\"?\s?[:=]\s{{1,8}}\"?(?P<name>{_NAME})\"?,?$")
-_ENTRY_VERSION = re.compile(rf"\s{{0,16}}\"?[Vv]ersion\"?\s?[:=]\s{{1,8}}\"?(?P<version>{_VERSION})\"?,?$")
+_ENTRY = late(rf"\"name\": ?\"(?P<name>{_NAME})\", ?\"version\": ?\"(?P<version>{_VERSION})\"")
+_ENTRY_NAME = late(rf"\s{{0,16}}\"?[Nn]ame\"?\s?[:=]\s{{1,8}}\"?(?P<name>{_NAME})\"?,?$")
+_ENTRY_VERSION = late(rf"\s{{0,16}}\"?[Vv]ersion\"?\s?[:=]\s{{1,8}}\"?(?P<version>{_VERSION})\"?,?$")
 """The two lines of `pip show`, `pip inspect` and lock files."""
-_BUILD = re.compile(r"\s{0,16}\"build(?:_string)?\": \"(?P<build>[\w.]{2,80})\"")
+_BUILD = late(r"\s{0,16}\"build(?:_string)?\": \"(?P<build>[\w.]{2,80})\"")
 """Of `conda list --json`."""
-_QUOTED_LIST = re.compile(r"\s{0,16}\"(?:pip_packages|Packages)\"\s?: ?\[")
+_QUOTED_LIST = late(r"\s{0,16}\"(?:pip_packages|Packages)\"\s?: ?\[")
 """In what the Stable Diffusion web UIs tell of their system."""
-_MODULE = re.compile(
+_MODULE = late(
     r"\d\) (?:\w{1,20}/)?[Pp]y[Tt]orch/(?P<version>\d\.\d{1,2}\.\d{1,2})(?:-\S{0,60}?CUDA-(?P<cuda>\d{1,2}\.\d))?"
 )
 """Of `module list`."""
-_COLUMNS = re.compile(
+_COLUMNS = late(
     rf"\s{{0,8}}(?:\[conda\]\s{{1,4}})?(?P<name>{_NAME})\s{{1,60}}(?P<version>{_VERSION})(?P<rest>(?:\s{{1,60}}\S{{1,200}}){{0,4}})\s{{0,80}}$"
 )
-_ALIGNED = re.compile(
-    rf"\s{{0,8}}(?P<name>{_NAME})\s{{2,60}}(?P<version>{_VERSION})\s{{2,60}}(?P<rest>\S.{{0,200}})$"
-)
+_ALIGNED = late(rf"\s{{0,8}}(?P<name>{_NAME})\s{{2,60}}(?P<version>{_VERSION})\s{{2,60}}(?P<rest>\S.{{0,200}})$")
 """The columns of poetry and pixi, with a description or sizes behind them."""
-_KNOWN = re.compile(
+_KNOWN = late(
     r"(?:torch|pytorch|nvidia-|cuda-|triton|pytorch-triton|xformers|vllm|flash-attn|flash_attn|bitsandbytes|numpy|jax|tensorflow"
     r"|onnxruntime|cupy|deepspeed|transformers|accelerate|diffusers|peft|trl|unsloth|sglang|flashinfer|auto-gptq|autoawq|exllama"
     r"|causal-conv1d|mamba-ssm|apex|nccl|cudnn|cudatoolkit|sageattention|torchao|rocm|amd-torch|lightning|pytorch-lightning|k2)",
     re.IGNORECASE,
 )
 """What is worth knowing of a list; "0.26.3" beside any other word is no package."""
-_LIST_HEAD = re.compile(
+_LIST_HEAD = late(
     r"\s{0,4}(?:Package\s{1,60}Version|# packages in environment|#? ?Name\s{1,40}Version|-{3,60}\s-{3,60})"
 )
-_INSTALLED = re.compile(r"Successfully installed (?P<all>.{3,6000})")
-_REQUIREMENT_TOOL = re.compile(
+_INSTALLED = late(r"Successfully installed (?P<all>.{3,6000})")
+_REQUIREMENT_TOOL = late(
     r"(?:^|[$#>]\s{0,3}|\bRUN\s|`|!)\s{0,3}(?:python\d?(?:\.\d+)? -m )?(?:uv |conda |mamba )?"
     r"(?:pip3? )?(?:install|add)\b"
 )
-_TORCH_INDEX = re.compile(
+_TORCH_INDEX = late(
     r"\b(?:install|add)\b.{1,400}\btorch\b.{1,400}/whl/(?P<build>cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu)(?!\w|\.\w)"
 )
 """A command that takes torch from an index of one build: what is installed, where it came to that."""
-_NOT_INSTALLED = re.compile(r"ERROR: No matching distribution found for torch|No solution found when resolving")
+_NOT_INSTALLED = late(r"ERROR: No matching distribution found for torch|No solution found when resolving")
 """The end of a command that installed nothing."""
-_ASKED_TORCH = re.compile(
+_ASKED_TORCH = late(
     r"\btorch={2,3}(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})(?P<build>\+(?:cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu))?(?![\w.+])"
 )
 _LONGEST_LINE = 300
@@ -76,7 +69,7 @@ _NEAR = 3
 """Lines between the name and the version of an entry."""
 _ENTRY_LINES = 6
 """Lines of an entry of a lock file before its dependencies."""
-_ADVISED = re.compile(r"(?i)\b(?:try|should|could|can|please|recommend\w*|suggest\w*|instead of|tells? me|says?)\b")
+_ADVISED = late(r"(?i)\b(?:try|should|could|can|please|recommend\w*|suggest\w*|instead of|tells? me|says?)\b")
 
 
 def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import re
-
 from gpudoctor.intake.text.errors import about_gpus, is_of_torch
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.late_regex import late
 from gpudoctor.machine import Told
 from gpudoctor.machine.pasted_text import PROGRAM_ERROR
 
-_OF_PYTHON = re.compile(
+_OF_PYTHON = late(
     r"\s{0,8}(?:[\w.]{1,80}\.)?(?:ModuleNotFound|Index|Key|Type|Value|Attribute|Name|UnboundLocal|Syntax|Indentation"
     r"|ZeroDivision|FileNotFound|Recursion|UnicodeDecode|JSONDecode)Error\b:?"
 )
-_OF_TENSORS = re.compile(
+_OF_TENSORS = late(
     r"mat1 and mat2 shapes cannot be multiplied|Expected all tensors to be on the same device"
     r"|Input type \(.{1,60}\) and weight type \(.{1,60}\) should be the same|is invalid for input of size \d"
     r"|The size of tensor a \(\d+\) must match the size of tensor b|Error\(s\) in loading state_dict"
     r"|(?:User|Future|Deprecation)Warning: .{0,200}\bis deprecated\b"
 )
 """What torch says of a program that uses it wrongly, or as older releases wanted it."""
-_OF_A_TRACEBACK = re.compile(r"Traceback \(most recent|\s{1,12}\S|\s{0,8}[\^~]+$")
+_OF_A_TRACEBACK = late(r"Traceback \(most recent|\s{1,12}\S|\s{0,8}[\^~]+$")
 
 
 def read_program_errors(lines: tuple[Line, ...], facts: Facts) -> None:

@@ -12,78 +12,77 @@ from itertools import islice
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.intake.text.properties import vendor_of
+from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
 
-_OLLAMA = re.compile(r"msg=\"?(?:inference compute|types)\"?")
-_FIELD = re.compile(r"(?P<key>\w{2,20})=(?P<value>\"[^\"]{0,200}\"|\S{1,200})")
-_OLLAMA_AMD = re.compile(
+_OLLAMA = late(r"msg=\"?(?:inference compute|types)\"?")
+_FIELD = late(r"(?P<key>\w{2,20})=(?P<value>\"[^\"]{0,200}\"|\S{1,200})")
+_OLLAMA_AMD = late(
     r"msg=\"?(?:amdgpu is not supported|unsupported Radeon iGPU|a"
     r"mdgpu is supported).{0,400}?gpu_type=(?P<gfx>gfx[0-9a-f]{3,4})"
 )
-_GGML = re.compile(
+_GGML = late(
     r"Device (?P<index>\d{1,2}): (?P<name>[^,\n]{3,80}), (?:compute capability "
     r"(?P<major>\d{1,2})\.(?P<minor>\d)|(?P<gfx>gfx[0-9a-f]{3,4}))"
 )
-_GGML_HEAD = re.compile(r"found \d{1,2} (?P<kind>ROCm|CUDA) devices")
+_GGML_HEAD = late(r"found \d{1,2} (?P<kind>ROCm|CUDA) devices")
 _MOST_DEVICES = 20
 """Lines below that head which are about its devices."""
-_TORCH = re.compile(
+_TORCH = late(
     r"(?:pytorch version|[Tt]orch|torch):?\s{1,3}(?P<version>\d\.\d{1,2}\.\d{1,2}(?:[\w.]{0,20})"
     r"(?:\+[\w.]{2,40})?)(?![\w.])"
 )
-_WITH_BUILD = re.compile(
+_WITH_BUILD = late(
     r"(?i)\b(?:py)?torch(?:[ =]{1,3}|(?: in (?:my|the|this|our) \w{1,20})? is (?:still |at )?)"
     r"v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)[ (,+]{1,3}(?:with )?"
     r"(?P<build>cu1[0-3]\d|rocm\d\.\d)\b"
 )
 """A sentence that names a release of torch and its build: "torch 2.8 cu129"."""
-_CUDA_BESIDE = re.compile(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
-_SDNEXT = re.compile(r".{0,40}INFO\s{1,8}Torch: torch==(?P<version>\d\S{2,40})")
+_CUDA_BESIDE = late(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
+_SDNEXT = late(r".{0,40}INFO\s{1,8}Torch: torch==(?P<version>\d\S{2,40})")
 _FEW_WORDS = 3
 """A program's line has no more before the name of torch; a sentence that a person wrote has."""
-_YOLO = re.compile(
+_YOLO = late(
     r"Python-3\.\d{1,2}\S{0,8} torch-(?P<version>\d\.\d{1,2}\.\d{1,2}[\w.+]{0,40})"
     r"(?: CUDA:(?P<index>\d{1,2}) \((?P<name>[^,()]{2,60}), \d{3,7}MiB\))?"
 )
 """What Ultralytics' programs print when they start."""
-_XFORMERS = re.compile(
-    r"xformers(?: version)?:\s{0,3}(?P<version>\d\.\d[\w.+]{0,30})|^xFormers (?P<head>0\.[\w.+]{3,30})$"
-)
-_XFORMERS_SAW = re.compile(r"pytorch\.cuda:\s+(?P<not>not )?available$")
-_BITSANDBYTES = re.compile(r"=+ bitsandbytes v(?P<version>\d\.\d[\w.+]{0,30}) =+")
-_DEVICE = re.compile(
+_XFORMERS = late(r"xformers(?: version)?:\s{0,3}(?P<version>\d\.\d[\w.+]{0,30})|^xFormers (?P<head>0\.[\w.+]{3,30})$")
+_XFORMERS_SAW = late(r"pytorch\.cuda:\s+(?P<not>not )?available$")
+_BITSANDBYTES = late(r"=+ bitsandbytes v(?P<version>\d\.\d[\w.+]{0,30}) =+")
+_DEVICE = late(
     r"Device: (?:cuda|hip):?(?P<index>\d{0,2}) (?P<name>[^:\n]{3,80}?)(?: : \w+)?$|Using device: "
     r"(?:cuda:)?(?P<other>NVIDIA [^\n]{3,60}|AMD [^\n]{3,60})"
 )
-_VLLM = re.compile(r"vLLM (?:API server )?version v?(?P<version>\d+\.\d+[\w.+]{0,30})")
-_AMD_ARCH = re.compile(r"AMD arch: (?P<gfx>gfx[0-9a-f]{3,4})")
-_PROSE_PACKAGE = re.compile(
+_VLLM = late(r"vLLM (?:API server )?version v?(?P<version>\d+\.\d+[\w.+]{0,30})")
+_AMD_ARCH = late(r"AMD arch: (?P<gfx>gfx[0-9a-f]{3,4})")
+_PROSE_PACKAGE = late(
     r"^\s{0,8}(?:[-*] )?(?:torch|pytorch|PyTorch)[ =:]{1,3}v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?"
     r"(?:[\w.]{0,12})(?:\+[\w.]{2,40})?)\s*$"
 )
-_REMOVED_BY_UV = re.compile(r" - [\w.-]{1,80}==\S{1,60}\s{0,8}$")
-_PRINTED_VERSION = re.compile(r"torch\.__version__['\"]?\s?[:=]\s?['\"]?(?P<version>\d\.\d{1,2}[\w.+]{0,60})")
+_REMOVED_BY_UV = late(r" - [\w.-]{1,80}==\S{1,60}\s{0,8}$")
+_PRINTED_VERSION = late(r"torch\.__version__['\"]?\s?[:=]\s?['\"]?(?P<version>\d\.\d{1,2}[\w.+]{0,60})")
 
-_RENDERER = re.compile(r"\s{0,12}OpenGL renderer string: (?P<chip>NAVI\d\d) \(")
-_OPENGL = re.compile(
+_RENDERER = late(r"\s{0,12}OpenGL renderer string: (?P<chip>NAVI\d\d) \(")
+_OPENGL = late(
     r"\s{0,12}(?:OpenGL (?:core profile )?version string: |Attribute 'NvidiaDriverVersion' .{0,60}: )"
     r"(?:\d\.\d\.\d NVIDIA )?(?P<driver>\d{3}\.\d{2,3}(?:\.\d{2})?)"
 )
 """What glxinfo and nvidia-settings print of the driver."""
 
-_WINDOWS = re.compile(
+_WINDOWS = late(
     r"(?i)\b[A-Z]:\\(?:Users|Program|Windows|AI\b|ComfyUI|\w)|microsoft windows|(?<![a-z])windows[- ]?(?:10"
     r"|11|server|7|8)(?![a-z\d])|(?<![a-z])win(?:10|11)\b|platform: (?:win32|windows)|os: windows"
     r"|\\site-packages\\|nvcuda\.dll|cudnn64_\d|\.dll\b.{0,40}(?:not found|could not|failed|error)"
     r"|win32_videocontroller|WinError|\\AppData\\|WindowsPath|Scripts\\activate|\.pyd\b|\[MSC v\.\d{4} "
 )
-_MACOS = re.compile(
+_MACOS = late(
     r"(?i)\bmac ?os\b|\bos x\b|darwin-?\d|macosx_|/Users/[^/\s]+/(?:Library|Documents|miniconda"
     r"|anaconda|miniforge|\.venv|opt)|\bFile \"/Users/|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d"
     r"|\bmac ?book|\bM[1-4] ?(?:mac|pro|max|ultra|chip)s?\b|(?<![a-z])mac(?=[\u4e00-\u9fff])"
     r"|\bmy (?:\w+ )?mac\b(?! ?address)|\bmac (?:mini|studio)\b"
 )
-_WSL = re.compile(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/dxg|/mnt/[cd]/")
+_WSL = late(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/dxg|/mnt/[cd]/")
 
 
 _SYSTEMS = (
@@ -97,7 +96,7 @@ _SYSTEMS = (
     ("wsl", _WSL, ("WSL", "wsl", "/dev/dxg", "/mnt/")),
 )  # fmt: skip
 """Systems, what tells of them, and texts of which one is in every line that does."""
-_EVERYWHERE = re.compile(r"(?i)\bLinux, WSL ?2?,? (?:and|or) Windows\b|\bWindows, WSL ?2?,? (?:and|or) Linux\b")
+_EVERYWHERE = late(r"(?i)\bLinux, WSL ?2?,? (?:and|or) Windows\b|\bWindows, WSL ?2?,? (?:and|or) Linux\b")
 """It is so on each of them: none is the one that the rest of the text is about."""
 
 
@@ -204,7 +203,7 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         facts.say("torch", f"{release}+{build['build'].lower()}", number, "prose")
 
 
-_NVIDIA_NAME = re.compile(
+_NVIDIA_NAME = late(
     r"(?<!Radeon )(?<!AMD )(?:[Nn][Vv][Ii][Dd][Ii][Aa] {1,2})?(?:[Gg]e[Ff]orce )?"
     r"(?:RTX|GTX|GT|rtx|gtx|gt|Gtx|Rtx)(?: {0,2}|-)(?:PRO |A)?\d{3,4}0?[Mm]?(?![A-Za-z]{3,})"
     r"(?:[- ]?(?:Ti|TI|ti|SUPER|Super|super|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
@@ -219,7 +218,7 @@ _NVIDIA_NAME = re.compile(
     r"(?:16|20|30|40|50)[5-9]0(?=[.,;:!?)]|$| (?:and|but|with|in|it|so|laptop|mobile|\(?\d{1,2} ?gb)\b))"
     r"|(?<![A-Za-z0-9_.,/])(?:16|20|30|40|50)[5-9]0(?=显卡| ?(?:GPU|gpu|graphics card|card|issue|problem|support)\b)"
 )
-_AMD_NAME = re.compile(
+_AMD_NAME = late(
     r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX[ -]?\d{3,4}\w?(?:[ -]?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "
     r"|AI PRO )?(?:VII|\d{3}M|80[456]0S|8050S|8060S|R?\w?\d{4}(?: ?(?:XTX?|GRE)|\w)?)\b|(?:AMD )?"
     r"(?:Instinct )?\b(?i:MI)\d{2,3}[A-Za-z]?\b"
@@ -229,27 +228,27 @@ _AMD_NAME = re.compile(
     r"|(?<!GTX )(?<!gtx )(?<!GeForce )\b(?:[67]80|8[89]0)[Mm]\b"
 )
 _WITHOUT_DIGITS = ("Jetson", "VII", "Strix")
-_GFX = re.compile(r"(?<![\w/-])gfx(?P<number>80[1-5]|9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
-_DRIVER = re.compile(r"(?i)\bdrivers?\b[^\d\n]{0,20}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)")
-_KERNEL = re.compile(
+_GFX = late(r"(?<![\w/-])gfx(?P<number>80[1-5]|9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
+_DRIVER = late(r"(?i)\bdrivers?\b[^\d\n]{0,20}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)")
+_KERNEL = late(
     r"(?i)\bkernel(?: version)?[\s:=]{1,3}v?(?P<release>[4-9]\.\d{1,2}(?:\.\d{1,3})?(?:-[\w.+-]{1,60})?)(?!\w|\.\d)"
     r"|(?<![\w.])(?P<before>[4-9]\.\d{1,2}(?:\.\d{1,3})?) (?:linux )?kernel\b"
 )
-_OS = re.compile(
+_OS = late(
     r"(?<![\w./:-])(?P<os>(?:Ubuntu|Debian|Fedora|Linux Mint|Pop!_OS|openSUSE Leap|Rocky(?: Linux)?|AlmaLinux|RHEL"
     r"|Nobara|Zorin OS) \d{1,2}(?:\.\d{1,2}){0,2}(?: LTS)?)(?![\w.]*\d)"
 )
-_ROCM = re.compile(r"(?i)\brocm[ -]?v?(?P<version>[3-9]\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
-_ANOTHER = re.compile(
+_ROCM = late(r"(?i)\brocm[ -]?v?(?P<version>[3-9]\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
+_ANOTHER = late(
     r"(?i)grad(?:e|ing)|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
     r"|minimum|recommend|\b(?:from|replac\w+|remov\w+|uninstall\w+) (?:\w+ ){0,2}drivers?\b"
 )
 """Words of a sentence about a driver that need not be the present one."""
-_DRIVER_NUMBER = re.compile(r"(?<![\w.+])[1-9]\d{2}\.\d{2,3}(?:\.\d{1,2})?(?![\d.]*\d)")
-_WORKS = re.compile(r"(?i)\bworks?\b")
+_DRIVER_NUMBER = late(r"(?<![\w.+])[1-9]\d{2}\.\d{2,3}(?:\.\d{1,2})?(?![\d.]*\d)")
+_WORKS = late(r"(?i)\bworks?\b")
 """The same in the words between two commas: "everything else works" is of no driver."""
-_PYTHON_FOLDER = re.compile(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
-_FOR_AMD = re.compile(
+_PYTHON_FOLDER = late(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
+_FOR_AMD = late(
     r"download\.pytorch\.org/whl/(?:nightly/|test/)?rocm\d"
     r"|(?<![A-Za-z])(?:AMD|Radeon|amd)(?: [\w-]{1,12}){0,3} (?:GPU|gpu|(?:graphics |video )?card)s?\b"
     r"|\b(?:GPU|(?:graphics |video )?card)\W{1,3}(?:\w{1,3}\W{1,2})?(?:AMD|Radeon)\b"
@@ -258,13 +257,13 @@ _FOR_AMD = re.compile(
     r"|(?i:(?<![/\w.-])rocm\b)(?!(?: used to build| runtime is found|_)|\s?[:=]\s?(?:N/?A|None|False|Could not))"
 )
 """What people write whose GPU is AMD's: they install ROCm."""
-_LISTING = re.compile(r"(?i)(?:target|list\b|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH|GPU_TARGETS)")
+_LISTING = late(r"(?i)(?:target|list\b|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH|GPU_TARGETS)")
 """Lines that list what something is built for."""
-_COMPARING = re.compile(r"(?i)(?:support|instead of|works? (?:on|with)|unlike|compar)")
+_COMPARING = late(r"(?i)(?:support|instead of|works? (?:on|with)|unlike|compar)")
 
 
-_PROCESSOR = re.compile(r"(?i)\bRyzen (?:AI )?(?:Max ?\+? )?(?:\d )?(?:PRO )?(?:HX )?\d{3,4}\w{0,3}\b")
-_WANTS_CPU = re.compile(
+_PROCESSOR = late(r"(?i)\bRyzen (?:AI )?(?:Max ?\+? )?(?:\d )?(?:PRO )?(?:HX )?\d{3,4}\w{0,3}\b")
+_WANTS_CPU = late(
     r"(?i)(?<!use )(?<!use ['\"])(?:\bdevice ?= ?[\"']?cpu\b|--(?:device[ =])?cpu\b)|\buse[-_]cpu\b"
     r"|\b(?:want|trying|tried|like|possible|how|can i|try)\b[^.;!?]{0,40}\b(?:run|use|work|train|infer)\w*\b"
     r"[^.;!?]{0,40}\b(?:on|from|with|using) (?:the |my |a )?cpu\b(?! instead)"
@@ -341,7 +340,7 @@ def read_prose(lines: Iterable[Line], facts: Facts) -> None:
         _gpus_of_sentences(lines, facts)
 
 
-_WAS_REPLACED = re.compile(
+_WAS_REPLACED = late(
     r"(?i)\b(?:swapp|replac|exchang|upgrad|switch|mov|chang)\w* (?:from )?(?:(?:the|my|our|an?) )?"
     r"(?P<old>[^.;!?\n]{2,40}?) (?:by|for|with|to) (?:(?:the|my|our|an?) )?(?:new )?"
     r"(?=nvidia|geforce|amd|radeon|[rg]tx|rx|[2-9]\d{3}|[abhlpv]\d)"

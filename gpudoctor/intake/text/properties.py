@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from gpudoctor.intake.text.facts import By, Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line, text_of
+from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
 from gpudoctor.probes.pci_address import normal_address
 
@@ -17,8 +18,8 @@ _MOST = 2_000
 _MOST_PROPERTIES = 120
 """Lines about one device: clinfo prints some ninety, most of which say nothing here."""
 _UNITS = {"B": 1, "BYTES": 1, "MBYTES": 1 << 20, "MB": 1 << 20, "MIB": 1 << 20, "GB": 1 << 30, "GIB": 1 << 30}
-_GRAPHICS = re.compile(r"(?i)vga|3d|display|processing accelerator")
-_REMARK = re.compile(r" \((?:RADV|NVK|TU|AD|GA|LLVM|radeonsi|navi|radv)\b.*")
+_GRAPHICS = late(r"(?i)vga|3d|display|processing accelerator")
+_REMARK = late(r" \((?:RADV|NVK|TU|AD|GA|LLVM|radeonsi|navi|radv)\b.*")
 """What Mesa adds to a name."""
 
 
@@ -44,22 +45,22 @@ class _Tool(NamedTuple):
 
 _TOOLS = (
     _Tool(  # deviceQuery
-        "Device ", re.compile(r"\s*Device (?P<index>\d{1,2}): \"(?P<name>[^\"]{2,80})\"\s*$"),
+        "Device ", late(r"\s*Device (?P<index>\d{1,2}): \"(?P<name>[^\"]{2,80})\"\s*$"),
         {
             "CUDA Capability Major/Minor version number": "capability", "Total amount of global memory": "memory",
             "CUDA Driver Version / Runtime Version": "driver cuda",
         }, "program",
     ),
     _Tool(  # hipInfo
-        "device#", re.compile(r"\s*device#\s+(?P<index>\d{1,2})\s*$"),
+        "device#", late(r"\s*device#\s+(?P<index>\d{1,2})\s*$"),
         {"gcnArchName": "gfx", "totalGlobalMem": "memory", "pciBusID": "bus", "Name": "name"}, "program",
     ),
     _Tool(  # numba -s
-        "id ", re.compile(r"\s*id (?P<index>\d{1,2})\s+b?'(?P<name>[^']{2,80})'"),
+        "id ", late(r"\s*id (?P<index>\d{1,2})\s+b?'(?P<name>[^']{2,80})'"),
         {"Compute Capability": "capability"}, "program",
     ),
     _Tool(  # clinfo
-        "Device Name", re.compile(r"\s*Device Name\s+(?P<name>[A-Za-z][^\n]{1,100}?)\s*$"),
+        "Device Name", late(r"\s*Device Name\s+(?P<name>[A-Za-z][^\n]{1,100}?)\s*$"),
         {
             "Device Board Name (AMD)": "board", "Device PCI-e ID (AMD)": "device", "Device Vendor ID": "vendor id",
             "Device Topology (AMD)": "bdf", "Device Topology (NV)": "bdf", "Compute Capability (NV)": "capability",
@@ -67,32 +68,32 @@ _TOOLS = (
         }, "list",
     ),
     _Tool(  # vulkaninfo
-        "GPU", re.compile(r"\s*(?:GPU(?P<index>\d{1,2}):|VkPhysicalDeviceProperties:)\s*$"),
+        "GPU", late(r"\s*(?:GPU(?P<index>\d{1,2}):|VkPhysicalDeviceProperties:)\s*$"),
         {"vendorID": "vendor id", "deviceID": "device", "deviceName": "name", "driverInfo": "driver"}, "list",
     ),
     _Tool(  # switcherooctl list
-        "Device:", re.compile(r"\s*Device: \d{1,2}\s*$"),
-        {"Name": "name"}, "shell", re.compile(r"\s*$"),
+        "Device:", late(r"\s*Device: \d{1,2}\s*$"),
+        {"Name": "name"}, "shell", late(r"\s*$"),
     ),
     _Tool(  # amdgpu_top
-        "Device Name", re.compile(r"\s*Device Name\s+: \[(?P<name>[^\]]{3,80})\]"),
+        "Device Name", late(r"\s*Device Name\s+: \[(?P<name>[^\]]{3,80})\]"),
         {"PCI (domain:bus:dev.func)": "bdf", "gfx_target_version": "gfx"}, "shell",
     ),
     _Tool(  # lshw
-        "*-", re.compile(r"\s*\*-(?:display|3d|vga)(?::\d)?(?P<unclaimed> UNCLAIMED)?(?: DISABLED)?\s*$"),
+        "*-", late(r"\s*\*-(?:display|3d|vga)(?::\d)?(?P<unclaimed> UNCLAIMED)?(?: DISABLED)?\s*$"),
         {
             "product": "name", "vendor": "vendor", "manufacturer": "vendor", "bus info": "bdf",
             "BUS information": "bdf", "configuration": "configuration",
-        }, "shell", re.compile(r"\s*\*-"),
+        }, "shell", late(r"\s*\*-"),
     ),
     _Tool(  # lshw -json
-        '"id"', re.compile(r'\s*"id"\s*:\s*"display(?::\d)?"'),
+        '"id"', late(r'\s*"id"\s*:\s*"display(?::\d)?"'),
         {'"product"': "name", '"vendor"': "vendor", '"businfo"': "bdf", '"driver"': "bound"},
-        "shell", re.compile(r'\s*"id"\s*:'),
+        "shell", late(r'\s*"id"\s*:'),
     ),
     _Tool(  # lspci -vmm
-        "Slot:", re.compile(r"\s*Slot:\s+(?P<bdf>[0-9a-f:.]{7,12})\s*$"),
-        {"Class": "class", "Vendor": "vendor", "Device": "name", "Driver": "bound"}, "shell", re.compile(r"\s*$"),
+        "Slot:", late(r"\s*Slot:\s+(?P<bdf>[0-9a-f:.]{7,12})\s*$"),
+        {"Class": "class", "Vendor": "vendor", "Device": "name", "Driver": "bound"}, "shell", late(r"\s*$"),
     ),
 )  # fmt: skip
 _PLATFORM = "Number of devices"

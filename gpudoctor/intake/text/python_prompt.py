@@ -8,17 +8,18 @@ from itertools import pairwise
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line, answer_below
+from gpudoctor.late_regex import late
 
-_PROMPT = re.compile(r"\s{0,4}(?:>>>|In ?\[\d{0,4}\]:)\s?(?P<code>.{3,300})")
-_PRINTED = re.compile(
+_PROMPT = late(r"\s{0,4}(?:>>>|In ?\[\d{0,4}\]:)\s?(?P<code>.{3,300})")
+_PRINTED = late(
     r"\s{0,6}(?:print\()?['\"]?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.is_available\(\)|cuda\.device_count\(\)|cuda\.get_device_name\(\w{0,12}\)|cuda\.get_arch_list\(\)|cuda\.get_device_capability\(\w{0,12}\)|backends\.cudnn\.version\(\)))['\"]?\)?\s?(?:[:=]{1,2}|->|returns|gives|is|→|,|#|(?=\s(?:True|False)\b))\s{0,3}(?P<value>.{1,400})"
 )
-_SAID_AVAILABLE = re.compile(
+_SAID_AVAILABLE = late(
     r"(?i)(?:torch\.)?cuda\.is_av\w{5,9}(?:\(\))?[`'\" ]{0,3}(?:returns?|is|gives|:|=|->|→|shows|says"
     r"|(?:只会|总是|一直)?(?:返回|为|是)|==)[`'\" ]{0,3}\s?(?P<value>true|false)\b"
     r"|^\s{0,8}gpu available\s{2,60}(?P<short>yes|no)\b"
 )
-_CALLED = re.compile(
+_CALLED = late(
     r"(?:\([\w.-]{1,40}\) ?)?[-`*$#%>!\s]{0,4}(?:import torch[;,\s]{1,3})?"
     r"(?:print\(|(?:(?:srun|docker|podman|kubectl|apptainer|singularity|distrobox|uv|poetry|conda|sudo) "
     r"[^'\"|;&]{0,200})?python3? -c ['\"].{0,60}print\()?"
@@ -32,19 +33,19 @@ _ANSWERS = (
     "torch.cuda.device_count",
     "torch.cuda.get_device_name", "torch.cuda.get_arch_list", "torch.cuda.get_device_capability",
 )  # fmt: skip
-_PRINT = re.compile(r"print\((?P<all>(?:[^()]|\([^()]{0,60}\)){3,300})\)")
-_ARGUMENT = re.compile(r"\s*(?P<one>(?:[^,()'\"]|\([^()]{0,60}\)|'[^']{0,60}'|\"[^\"]{0,60}\")+)(?:,|$)")
+_PRINT = late(r"print\((?P<all>(?:[^()]|\([^()]{0,60}\)){3,300})\)")
+_ARGUMENT = late(r"\s*(?P<one>(?:[^,()'\"]|\([^()]{0,60}\)|'[^']{0,60}'|\"[^\"]{0,60}\")+)(?:,|$)")
 _FAR_ANSWERS = 10
 """Lines below a command in which its answers stand."""
 _FORMS = {"torch.__version__": r"['\"]?\d{1,2}\.\d", "torch.cuda.is_available": r"True\b|False\b"}
 """How an answer begins. Those of other commands of the same line may stand before it."""
-_PRINTED_TOGETHER = re.compile(
+_PRINTED_TOGETHER = late(
     r"\(?['\"]?(?P<torch>\d\.\d{1,2}\.\d{1,2}\w{0,12}\+(?:cpu|cu\d{2,3}|rocm\d[\d.]{0,6}))['\"]?,? {1,4}"
     r"(?:(?P<cuda>\d{1,2}\.\d)|None|(?P<available>True|False))(?P<rest>(?:,? .{1,400}|\))?)"
 )
 """What a call of print that nobody pasted printed: torch's version, and its CUDA or whether it sees a GPU."""
-_AVAILABLE = re.compile(r"\b(?:True|False)\b")
-_ASKED_MODULE = re.compile(
+_AVAILABLE = late(r"\b(?:True|False)\b")
+_ASKED_MODULE = late(
     r"(?:.{0,80}\bprint\(|\s{0,8}>>> ?|\s{0,8}In ?\[\d{0,4}\]: ?)(?P<module>\w{2,20})\.__version__\)?[\"']?\s*$"
 )
 _MODULES = {

@@ -10,30 +10,31 @@ import re
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.intake.text.properties import vendor_of
+from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
 from gpudoctor.probes.pci_address import normal_address
 
 _MOST = 64
 _ROWS = (
-    re.compile(r"\s*\[(?P<index>\d{1,2})\] (?P<name>[^|]{3,60}?)\s*\|.{0,60}?\|\s*\d{1,7}\s*/\s*(?P<mib>\d{3,7}) MB"),
-    re.compile(r"\s*│\s+(?P<index>\d{1,3})\s+(?P<name>.{3,60}?)\s+(?:On|Off|N/A)\s+│\s*(?P<bdf>[0-9A-F]{8}:\S{7})"),
-    re.compile(r"\s*Device (?P<index>\d{1,2}) \[(?P<name>[^\]]{3,60})\] PCIe"),
-    re.compile(
+    late(r"\s*\[(?P<index>\d{1,2})\] (?P<name>[^|]{3,60}?)\s*\|.{0,60}?\|\s*\d{1,7}\s*/\s*(?P<mib>\d{3,7}) MB"),
+    late(r"\s*│\s+(?P<index>\d{1,3})\s+(?P<name>.{3,60}?)\s+(?:On|Off|N/A)\s+│\s*(?P<bdf>[0-9A-F]{8}:\S{7})"),
+    late(r"\s*Device (?P<index>\d{1,2}) \[(?P<name>[^\]]{3,60})\] PCIe"),
+    late(
         r".{0,200}device: (?P<index>\d{1,2}), name: (?P<name>[^,]{3,60}), pci bus id: (?P<bdf>[0-9a-fA-F:.]{7,12})"
         r", compute capability: (?P<major>\d{1,2})\.(?P<minor>\d)"
     ),
-    re.compile(  # Mesa's list of devices
+    late(  # Mesa's list of devices
         r"\s*GPU (?P<index>\d{1,2}): (?P<pci>(?:10de|1002):[0-9a-f]{4}) \"(?P<name>[^\"]{3,80})\" .{1,40} "
         r"(?P<bdf>\S{7,12})$"
     ),
-    re.compile(r".{0,80}Torch detected GPU: (?P<name>.{3,60}?) VRAM (?P<mib>\d{3,7})\b"),
-    re.compile(r".{0,20}ggml_vulkan: (?P<index>\d{1,2}) = (?P<name>[^(|]{3,60}?)\s*[(|]"),
-    re.compile(r"\s*\* Device #(?P<number>\d{1,2}): (?P<name>[^,]{3,60}), \d{1,7}/(?P<mib>\d{3,7}) MB"),
-    re.compile(  # the first line of gpustat
+    late(r".{0,80}Torch detected GPU: (?P<name>.{3,60}?) VRAM (?P<mib>\d{3,7})\b"),
+    late(r".{0,20}ggml_vulkan: (?P<index>\d{1,2}) = (?P<name>[^(|]{3,60}?)\s*[(|]"),
+    late(r"\s*\* Device #(?P<number>\d{1,2}): (?P<name>[^,]{3,60}), \d{1,7}/(?P<mib>\d{3,7}) MB"),
+    late(  # the first line of gpustat
         r"\S{1,60}\s+[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\s{1,8}"
         r"(?P<driver>\d{3}\.\d{2,3}(?:\.\d{2})?)\s*$"
     ),
-    re.compile(r"\s*device info: (?P<name>.{3,60}?)-(?P<gpus>\d{1,2}), \d{1,2} local devices"),
+    late(r"\s*device info: (?P<name>.{3,60}?)-(?P<gpus>\d{1,2}), \d{1,2} local devices"),
 )
 _OF_TORCH = "Torch detected GPU"
 _ROW_SIGNS = (" MB", "│", "PCIe", "pci bus id: ", _OF_TORCH, "ggml_vulkan: ", "device info: ", "GPU ", " 20")
@@ -72,14 +73,14 @@ def _row(line: Line, facts: Facts) -> None:
         facts.say("available", "True", number, "program")
 
 
-_NODE = re.compile(
+_NODE = late(
     r".{0,40}?(?:nvidia\.com/gpu\.product=|amd\.com/gpu\.product-name=|\bGres=gpu:|=gres[:/]gpu:)(?P<name>[A-Za-z][\w.-]{1,60})"
     r"(?:[:=](?P<gpus>\d{1,2}))?"
     r"|(?:\S{1,80}\s{1,40}){2,8}gpu:(?P<listed>[a-z]\w{1,40}):(?P<each>\d{1,2})(?:\(\S{1,40}\))?$"
 )
 _NODE_SIGNS = ("nvidia.com/gpu.product=", "amd.com/gpu.product-name=", "Gres=gpu:", "gres:gpu:", "gres/gpu:", " gpu:")
-_NODE_HAS = re.compile(r"\s*(?:nvidia\.com/gpu\.count=|(?:nvidia|amd)\.com/gpu:\s{1,20})(?P<gpus>\d{1,2})\s*$")
-_PARTITION = re.compile(r"-(?:SHARED|MIG-.*)$")
+_NODE_HAS = late(r"\s*(?:nvidia\.com/gpu\.count=|(?:nvidia|amd)\.com/gpu:\s{1,20})(?P<gpus>\d{1,2})\s*$")
+_PARTITION = late(r"-(?:SHARED|MIG-.*)$")
 _MOST_OF_A_NODE = 120
 
 
@@ -99,8 +100,8 @@ def _nodes(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
             facts.gpus.append(NamedGpu(lines[place].number, "report", name=name, index=index, block=block))
 
 
-_TARGET = re.compile(r"\s*(?P<gfx>gfx[0-9a-f]{3,4})(?::\S{1,30})?\s*$")
-_LISTS_TARGETS = re.compile(r"\b(?:rocm_agent_enumerator|amdgpu-arch|offload-arch)\b|^\s*gfx000\s*$")
+_TARGET = late(r"\s*(?P<gfx>gfx[0-9a-f]{3,4})(?::\S{1,30})?\s*$")
+_LISTS_TARGETS = late(r"\b(?:rocm_agent_enumerator|amdgpu-arch|offload-arch)\b|^\s*gfx000\s*$")
 
 
 def _targets(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
@@ -117,7 +118,7 @@ def _targets(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
             end += 1
 
 
-_AGENT = re.compile(r"\s*Name:\s{1,40}(?P<gfx>gfx(?!000)[0-9a-f]{3,4})$")
+_AGENT = late(r"\s*Name:\s{1,40}(?P<gfx>gfx(?!000)[0-9a-f]{3,4})$")
 
 
 def _agents(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:
@@ -134,8 +135,8 @@ def _numbered(line: Line) -> tuple[int, str] | None:
     return (line.number, agent["gfx"]) if agent else None
 
 
-_ASKED_NAMES = re.compile(r"--query-gpu=(?:gpu_)?name(?:\s|$)")
-_BRANDED = re.compile(r"(?:NVIDIA|GeForce|Tesla|Quadro|TITAN) [\w .()/-]{1,60}$")
+_ASKED_NAMES = late(r"--query-gpu=(?:gpu_)?name(?:\s|$)")
+_BRANDED = late(r"(?:NVIDIA|GeForce|Tesla|Quadro|TITAN) [\w .()/-]{1,60}$")
 
 
 def _one_column(lines: tuple[Line, ...], whole: str, facts: Facts) -> None:

@@ -11,59 +11,54 @@ from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.kernel_log import read_boot, read_module
 from gpudoctor.intake.text.lines import Line, answer_below, text_of
 from gpudoctor.intake.text.python_prompt import read_prompt
+from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
 from gpudoctor.probes.pci_address import normal_address
 from gpudoctor.probes.wsl_jetson import l4t_of
 
-_VARIABLE = re.compile(
+_VARIABLE = late(
     r"(?<![A-Za-z0-9_$./\[-])(?P<name>[A-Z][A-Z0-9_]{3,60})\"?(?:=| = |: )(?P<quote>['\"]?)"
     r"(?P<value>(?:[^\s'\"`,;)]|,(?=-?\d|GPU-|MIG-|[a-z_]{3,40}:)){0,500}|(?<=['\"])[^'\"]{0,500}(?=['\"]))"
 )
-_ENVIRON = re.compile(
-    r"os\.environ\[['\"](?P<name>[A-Z][A-Z0-9_]{3,60})['\"]\]\s?=\s?['\"](?P<value>[^'\"]{0,300})['\"]"
-)
-_EXPECTED = re.compile(r"(?i)[#*\s]{0,8}expected (?:behaviou?r|result|outcome|output)\b[*:\s]{0,4}$")
+_ENVIRON = late(r"os\.environ\[['\"](?P<name>[A-Z][A-Z0-9_]{3,60})['\"]\]\s?=\s?['\"](?P<value>[^'\"]{0,300})['\"]")
+_EXPECTED = late(r"(?i)[#*\s]{0,8}expected (?:behaviou?r|result|outcome|output)\b[*:\s]{0,4}$")
 """The heading below which a person writes how it should be."""
 _LONGEST_HEADING = 40
-_ASKED = re.compile(r"(?:\$|>|#)?\s{0,3}echo \$\{?(?P<name>[A-Z][A-Z0-9_]{3,60})\}?\s*$")
-_ADVICE = re.compile(
+_ASKED = late(r"(?:\$|>|#)?\s{0,3}echo \$\{?(?P<name>[A-Z][A-Z0-9_]{3,60})\}?\s*$")
+_ADVICE = late(
     r"(?i)(?:for debugging consider|you can set|please set|try (?:setting|using)|consider|recommend"
     r"|set(?:ting)? the env|e\.g\.|if you|instead of|should|could|will be|is set by|use `?export"
     r"|run with|by adding|workaround|CUDA_LAUNCH_BLOCKING=1\.?$)"
 )
 """Lines that propose a variable; nobody says that it is set."""
 
-_COMMENTED = re.compile(r"\s+#|#(?:\s*- |(?=[^\s#]))")
+_COMMENTED = late(r"\s+#|#(?:\s*- |(?=[^\s#]))")
 """A line that is switched off in a file; "# " alone may be the prompt of root."""
-_TAKEN_AWAY = re.compile(
-    r"(?i)(?:remov(?:ing|ed)|without|unset(?:ting)?|dropp(?:ing|ed)|delet(?:ing|ed))[ `*'\"]{1,4}$"
-)
+_TAKEN_AWAY = late(r"(?i)(?:remov(?:ing|ed)|without|unset(?:ting)?|dropp(?:ing|ed)|delet(?:ing|ed))[ `*'\"]{1,4}$")
 """What stands before a variable that is set no more."""
-_TRIED = re.compile(
+_TRIED = late(
     r"(?i)\b(?:(?:or|and|but|even|also)[ ,]{1,2}(?:if|when) (?:i|we)|if (?:i|we) (?:add|append|prepend))\b"
     r"[^.;!?]{0,80}$"
     r"|\b(?:also|even|already|have|.ve) tr(?:ied|ying)\b[^.;!?]{0,80}$"
 )
-_TRIED_IN_VAIN = re.compile(
+_TRIED_IN_VAIN = late(
     r"(?i)\btr(?:ied|ying)\b.{0,200}(?:\b(?:but|still|same|nothing|no (?:luck|difference|change|effect|avail)"
     r"|without (?:success|effect|luck)|fails?|crash\w*|neither)\b|n't\b)"
 )
 """What a sentence says of a variable that it was only tried with: what else failed, failed without it."""
-_HELPED = re.compile(
+_HELPED = late(
     r"(?i)(?<!neither )(?<!not )(?<!n't )(?<!never )\b(?:works?|worked|runs?|fixe[sd]|solve[sd]|help(?:s|ed))\b"
 )
-_SENTENCE = re.compile(r"[.;!?]\s+")
+_SENTENCE = late(r"[.;!?]\s+")
 
-_DOCKER = re.compile(
-    r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})"
-)
+_DOCKER = late(r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})")
 _MOST_TAKEN_IN = 60
-_SLURM = re.compile(
+_SLURM = late(
     r"(?:^|[\s$#`])(?:srun|salloc)(?= (?:-|python|torchrun|accelerate |nvidia-smi|bash ))(?P<rest>.{0,400})"
     r"|^\s{0,4}#SBATCH (?P<option>-\S.{0,120})"
 )
-_ASKS_FOR_GPUS = re.compile(r"--gres\b|--gpus|--tres\b|--exclusive|(?:^|\s)-G\b")
-_IN_CONTAINER = re.compile(
+_ASKS_FOR_GPUS = late(r"--gres\b|--gpus|--tres\b|--exclusive|(?:^|\s)-G\b")
+_IN_CONTAINER = late(
     r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:an? |the |my )?(?:root(?:less|ful) )?"
     r"(?P<kind>docker(?! desktop)|podman|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?"
     r"|\b(?:inside (?:a|the|my)|(?:run|runs|ran|running|execute|start)\b[^.;!?]{0,60}\bin (?:a|the|my)) container\b"
@@ -77,10 +72,10 @@ _CONTAINER_SIGNS = (
     "docker", "root@", "podman", "container", "kube", "k8s", "apptainer", "singularity", "lxc", "device plugin",
     " pod", "k0s", "k3s", "rke", "entrypoint.sh", " image: ",
 )  # fmt: skip
-_NODE = re.compile(
+_NODE = late(
     r"c(?P<mode>[rwxsStT-]{9})(?P<more>\+?)[.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
 )
-_NO_NODE = re.compile(
+_NO_NODE = late(
     r"(?i)(?:ls|l?stat|openat|cannot access|cannot open|open|crun|runc|unable)\b.{0,60}?"
     r"(?P<path>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b.{0,12}?(?:no such file|ENOENT)"
     r"|(?P<told>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b[`'\"/*]{0,3}(?: (?:device|node|file|folder|directory))? "
@@ -93,12 +88,12 @@ _NO_NODE = re.compile(
     r"|(?:missing|not registering|no) [`'\"]?(?P<named>kfd|nvidia-uvm)\b[`'\"]? [`'\"]?device"
 )
 """A tool, or a sentence, says that it is not there."""
-_UNAME = re.compile(
+_UNAME = late(
     r"Linux (?:\S{1,80}|\(none\)) (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) #\d.{0,120}?(?P<arch>x86_64|aarch64)"
 )
-_PLATFORM = re.compile(r"\b(?P<all>Linux-\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}?-(?:x86_64|aarch64)-with-)")
+_PLATFORM = late(r"\b(?P<all>Linux-\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}?-(?:x86_64|aarch64)-with-)")
 """Python's `platform.platform()`, wherever a report has it."""
-_DISTRIBUTION = re.compile(
+_DISTRIBUTION = late(
     r"(?:^|[\s*`:])(?:OS|Distro|PRETTY_NAME|DISTRIB_DESCRIPTION|Description(?=.{0,60}\d|:\s{1,30}\w+(?: Linux)?$))"
     r"\s?[:=]\s{0,30}\"?(?P<os>(?:Ubuntu|Debian"
     r"|Fedora|Arch|Manjaro|EndeavourOS|CachyOS|Garuda|openSUSE|SUSE|Red Hat|RHEL|CentOS|Rocky|AlmaLinux|Oracle Linux"
@@ -106,47 +101,47 @@ _DISTRIBUTION = re.compile(
     r"|openEuler|Artix)\b[^\"\n]{0,60})"
 )
 """/etc/os-release, lsb_release, inxi, and the drawings that neofetch and its kin print beside it."""
-_NAME_OF = re.compile(r"\s{0,8}NAME=\"?(?P<name>[A-Z][\w !./-]{2,40}?)\"?$")
-_VERSION_OF = re.compile(r"\s{0,8}VERSION=\"?(?P<version>\d[^\"\n]{0,60})\"?$")
+_NAME_OF = late(r"\s{0,8}NAME=\"?(?P<name>[A-Z][\w !./-]{2,40}?)\"?$")
+_VERSION_OF = late(r"\s{0,8}VERSION=\"?(?P<version>\d[^\"\n]{0,60})\"?$")
 _NEAR = 4
 """Lines of /etc/os-release; the form of ROCm's issues asks for these two."""
-_FOR_HIP = re.compile(r"\s{0,8}HIP_PLATFORM\s{0,8}[:=] ?amd$")
+_FOR_HIP = late(r"\s{0,8}HIP_PLATFORM\s{0,8}[:=] ?amd$")
 """Of hipconfig."""
-_OF_THE_DRAWING = re.compile(r" (?:x86_64|aarch64)\b.*|\s{2,}.*")
-_PYTHON = re.compile(
+_OF_THE_DRAWING = late(r" (?:x86_64|aarch64)\b.*|\s{2,}.*")
+_PYTHON = late(
     r"(?:\s{0,8}(?:Using )?|.{0,30}INFO\s{1,8})Python(?: |: version=)(?P<version>3\.\d{1,2})\.\d{1,2}\S{0,12}"
     r"(?:$| \(| on Linux| \|| environment at| platform=)"
     r"|.{0,60}\bPython-(?P<tool>3\.\d{1,2})\.\d{1,2}\S{0,8} torch-"
     r"|.{0,60}• {1,2}python: (?P<page>3\.\d{1,2})\.\d{1,2}"
 )
 """What Python and programs print of it when they start."""
-_BUILT_FOR = re.compile(r"code=(?P<arch>(?:sm|compute)_\d{2,3}[af]?)")
-_BUILT_WITH = re.compile(r"\s{0,8}- (?P<what>CUDA|HIP) Runtime (?P<version>\d{1,2}\.\d{1,2})")
-_BUILT = re.compile(r"Build settings: .*\bTORCH_VERSION=(?P<version>\d\.\d{1,2}\.\d{1,2}[\w.+]{0,20})")
+_BUILT_FOR = late(r"code=(?P<arch>(?:sm|compute)_\d{2,3}[af]?)")
+_BUILT_WITH = late(r"\s{0,8}- (?P<what>CUDA|HIP) Runtime (?P<version>\d{1,2}\.\d{1,2})")
+_BUILT = late(r"Build settings: .*\bTORCH_VERSION=(?P<version>\d\.\d{1,2}\.\d{1,2}[\w.+]{0,20})")
 """What `torch.__config__.show()` prints."""
-_ISSUE = re.compile(r"(?P<os>[A-Z][\w .()/-]{3,60}?) {1,4}\\n \\l")
+_ISSUE = late(r"(?P<os>[A-Z][\w .()/-]{3,60}?) {1,4}\\n \\l")
 """/etc/issue, as reports of support tools hold it."""
-_RELEASE = re.compile(
+_RELEASE = late(
     r"(?P<kernel>\d(?<![\w./]\d)\.\d{1,2}\.\d{1,3}(?:\.\d{1,3})?-[\w.+-]{0,50}(?:generic|microsoft|WSL2|amd64|arch|fc\d\d|el\d|lowlatency|azure|aws|gcp|oem|pve|tegra|zen|cachyos|default)[\w.+-]{0,40})"
 )
-_TEGRA = re.compile(r"\b\d\.\d{1,2}\.\d{1,3}-(?:\w{1,12}-)?tegra\b")
+_TEGRA = late(r"\b\d\.\d{1,2}\.\d{1,3}-(?:\w{1,12}-)?tegra\b")
 """Kernels of Jetson Linux."""
-_ASKED_KERNEL = re.compile(r"[^:\n]{0,60}\buname -r(?:\s{0,3}$|\s?[;&])")
-_BARE_RELEASE = re.compile(r"\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}")
+_ASKED_KERNEL = late(r"[^:\n]{0,60}\buname -r(?:\s{0,3}$|\s?[;&])")
+_BARE_RELEASE = late(r"\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}")
 """What `uname -r` answers with."""
-_LSPCI = re.compile(
+_LSPCI = late(
     r"(?P<bdf>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:VGA compatible controller"
     r"|3D controller|Display controller|Processing accelerators)(?: \[0?[\da-f]{3,4}\])?: "
     r"(?P<name>.{3,200})"
 )
-_LSPCI_NUMBERS = re.compile(
+_LSPCI_NUMBERS = late(
     r"(?P<bdf>(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])\s+(?:Class )?\"?(?:03[0-9a-f]{2}|1200)\"?:? "
     r"\"?(?P<id>(?:10de|1002):[0-9a-f]{4})\b"
 )
 """`lspci -n`, and busybox."""
-_LSPCI_DRIVER = re.compile(r"\s{1,16}Kernel driver in use: (?P<driver>[\w-]{2,30})")
-_LSPCI_MODULES = re.compile(r"\s{1,16}Kernel modules: (?P<all>[\w, -]{2,200})")
-_PCI_ID = re.compile(r"\[(?P<id>(?:10de|1002):[0-9a-fA-F]{4})\]")
+_LSPCI_DRIVER = late(r"\s{1,16}Kernel driver in use: (?P<driver>[\w-]{2,30})")
+_LSPCI_MODULES = late(r"\s{1,16}Kernel modules: (?P<all>[\w, -]{2,200})")
+_PCI_ID = late(r"\[(?P<id>(?:10de|1002):[0-9a-fA-F]{4})\]")
 
 
 def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]) -> None:
@@ -192,8 +187,8 @@ def _running_kernel(following: Line | None, facts: Facts) -> None:
         facts.say("kernel", release[0], following.number, "tool")
 
 
-_OLLAMA_MAP = re.compile(r"env=\"?map\[(?P<all>[^\]]{0,6000}|.{0,6000}?\]\")")
-_MAPPED = re.compile(r"(?<![\w])(?P<name>[A-Z][A-Z0-9_]{3,60}):(?P<value>(?![A-Z][A-Z0-9_]{3,60}:)\S{0,300})")
+_OLLAMA_MAP = late(r"env=\"?map\[(?P<all>[^\]]{0,6000}|.{0,6000}?\]\")")
+_MAPPED = late(r"(?<![\w])(?P<name>[A-Z][A-Z0-9_]{3,60}):(?P<value>(?![A-Z][A-Z0-9_]{3,60}:)\S{0,300})")
 
 
 def _variables(number: int, text: str, facts: Facts, variables: Collection[str]) -> None:

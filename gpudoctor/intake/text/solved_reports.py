@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import re
-
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_long_ago
 from gpudoctor.intake.text.lines import Line, text_of
+from gpudoctor.late_regex import late
 from gpudoctor.machine import Told
 from gpudoctor.machine.pasted_text import WORKS_NOW
 from gpudoctor.matrix.questions import Matrix
 
-_QUOTED = re.compile(r"\"[^\"\n]{3,300}\"|\u201e[^\u201c\n]{3,300}\u201c|`[^`\n]{3,300}`")
+_QUOTED = late(r"\"[^\"\n]{3,300}\"|\u201e[^\u201c\n]{3,300}\u201c|`[^`\n]{3,300}`")
 _ELSEWHERE = r"(?! (?:in|inside|under|for|as|from|outside)\b)"
 _NONE = r"(?!(?:no|not|none|nothing|never|only|hardly)\b)"
 _FAULT = r"(?:problem|issue|error|message|warning|crash(?:e)?|hang)s?"
-_WORKS = re.compile(
+_WORKS = late(
     rf"(?i)\bworks? (?:now|again|perfectly|flawlessly){_ELSEWHERE}"
     rf"|\bnow (?:{_NONE}[\w.+-]+ ){{0,8}}?works?{_ELSEWHERE}"
     r"|(?:\A|[.!\n]|\b(?:update|edit|nvm|never ?mind):)\W{0,3}(?:(?:re)?solved|fixed)"
@@ -31,7 +30,7 @@ _WORKS = re.compile(
     r"|\b(?:renders|runs|trains|computes|sees|finds|detects|lists|uses)\b[^.!?;,\n]{0,12}\b(?:gpus?|cards?)\b now\b"
     r"|\bclosing (?:this|the issue)\b|\b(?:this|it|issue) can be closed\b"
 )
-_ONLY_WORDS = re.compile(
+_ONLY_WORDS = late(
     r"(?i)\b(?:it|that|this|which|message|warning|error)(?:'s| is| was)? (?:just|only|merely|simply) "
     r"(?:an? |the )?(?:misleading|harmless|cosmetic|spurious|bogus|wrong|false) (?:error |warning )?"
     r"(?:messages?|warnings?|errors?|alarm)\b"
@@ -39,7 +38,7 @@ _ONLY_WORDS = re.compile(
 """Where a person has found out that only the message is wrong: what was asked before that is answered."""
 _OF_THE_PAST = "".join(rf"(?<!\b{word}{{}})" for word in ("had", "did", "was", "were", "could"))
 """Before a denial: what did not work then is no complaint."""
-_BUT = re.compile(
+_BUT = late(
     r"(?i)\b(?:cannot|no longer|never|still(?! (?:had|got|saw|was|were)\b)|fails?|crash(?:es)?|hangs?|freez\w+|stuck"
     r"|slow\w*|wrong|garbage|nans?|broken|breaks?|lo(?:st|ses?)|dead|segfaults?|killed|but|however|except|only|unless"
     r"|until|cpu|how|why|what|when|if|sometimes|would|should|please|without|else|unfortunately|aber|nicht|nur|warum|wie"
@@ -47,12 +46,12 @@ _BUT = re.compile(
     rf"|{_OF_THE_PAST.format(*[' '] * 5)}\bnot\b|{_OF_THE_PAST.format(*[''] * 5)}n't\b"
 )
 """Words of a person who misses something all the same or asks, or whose fault comes and goes."""
-_BOOTED_ONCE = re.compile(r"(?i)\b(?:after|with) (?:a|the|one) (?:re-?boot|restart)\b(?!.*\bagain\b)")
-_LAST_BUT = re.compile(r"(?i),? ?\bbut\b(?=[^,]*$)")
-_PAST = re.compile(r"(?i)\b(?:was|were|had|got|came from|yesterday|before)\b")
-_BY_A_DEED = re.compile(r"(?i)(?:solved|fixed) (?:by|with|after)\b")
-_NOT = re.compile(r"(?i)\bnot\b|n't\b")
-_SENTENCE = re.compile(r"[^.!?;\n]*(?:\.(?=\S)[^.!?;\n]*)*[.!?;]*")
+_BOOTED_ONCE = late(r"(?i)\b(?:after|with) (?:a|the|one) (?:re-?boot|restart)\b(?!.*\bagain\b)")
+_LAST_BUT = late(r"(?i),? ?\bbut\b(?=[^,]*$)")
+_PAST = late(r"(?i)\b(?:was|were|had|got|came from|yesterday|before)\b")
+_BY_A_DEED = late(r"(?i)(?:solved|fixed) (?:by|with|after)\b")
+_NOT = late(r"(?i)\bnot\b|n't\b")
+_SENTENCE = late(r"[^.!?;\n]*(?:\.(?=\S)[^.!?;\n]*)*[.!?;]*")
 _SHORT = 500
 """Characters of a text that is about one matter."""
 

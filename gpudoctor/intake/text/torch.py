@@ -11,12 +11,13 @@ from gpudoctor.host import InputError
 from gpudoctor.intake.described_torch import torch_of
 from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.ranking import decided
+from gpudoctor.late_regex import late
 from gpudoctor.machine import CodeArchs, ImportTrial, Machine, Torch, TorchOrigin, known
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, public_version
 
-_NO = re.compile(r"(?:none|n/?a|could not collect|false|-)\.?$", re.IGNORECASE)
+_NO = late(r"(?:none|n/?a|could not collect|false|-)\.?$", re.IGNORECASE)
 
 
 _TOO_OLD = r"driver on your system is too old \(found version (\d{4,5})\)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import NamedTuple
@@ -10,33 +9,34 @@ from typing import NamedTuple
 from gpudoctor.intake.text.circumstances import is_sentence
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.late_regex import late
 from gpudoctor.matrix.questions import Matrix
 
 _BUILD = r"(?:cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu)"
-_NAMED = re.compile(
+_NAMED = late(
     rf"(?i)(?<![\w.+=/-])(?:(?:py)?torch[ `]{{1,2}}v?(?P<torch>\d\.\d{{1,2}}(?:\.\d{{1,2}})?(?:\+{_BUILD})?)"
     r"(?:(?:[ (,]{1,2}| (?:with|for|from|of) (?:the )?)(?P<build>cu1[0-3]\d|rocm\d\.\d|cuda ?1[1-3](?:\.\d)?))?"
     rf"|(?P<alone>\d\.\d{{1,2}}\.\d{{1,2}}\+{_BUILD}))"
     r"(?![\w+]|\.\d)"
 )
-_ELSEWHERE = re.compile(
+_ELSEWHERE = late(
     r"(?i)(?:\b(?:requires?|needs?|(?:built|compiled) (?:for|with|against)|compatible with|supports?|latest|try|tried"
     r"|(?:want(?:s|ed)?|would like|plan|going) to \w+|(?:an|the )?other (?:machine|computer|pc|server|env)\b.{0,40}"
     r"|should|if|since|until|up to|older than|newer than)\b|[<>=])[^,;]{0,12}$"
 )
 """What stands before a release that nobody says to have or to have had."""
-_WORDS = re.compile(
+_WORDS = late(
     r"(?i)(?P<now>\b(?:now|currently|(?:(?:up|down)grad|updat|switch|mov)\w+ to)\b)"
     r"|(?P<present>\b(?:uses?|using|have|am on|running|installed|kept|keeps?)\b|[-=]>|\u2192)"
     r"|(?P<past>\b(?:from|instead of|rather than|(?<!is )(?<!was )replac(?:e|es|ed|ing)|had|first|previously"
     r"|originally|earlier|old|uninstall(?:ed|ing)|remov(?:ed|ing)|yesterday|unlike)\b)"
 )
 """Words before a release: of several the last one counts, but for "first" and "now"."""
-_BEHIND = re.compile(
+_BEHIND = late(
     r"(?i)^[^,;]{0,24}?\b(?:before|by mistake|earlier|previously|(?:is|was) replaced|dropped|(?:did|could) ?n[o']t)\b"
 )
 """Words behind a release that was replaced."""
-_ENDS = re.compile(r"(?<=[.!?;])\s+")
+_ENDS = late(r"(?<=[.!?;])\s+")
 _MOST = 100
 """Mentions of a text that are looked at."""
 _CUDA_BESIDE = "cuda"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from functools import lru_cache
 
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line, text_of
+from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import NvidiaApi, NvmlDevice, SmiGpu
 from gpudoctor.probes.amd_answers import parse_rocminfo
@@ -18,7 +18,7 @@ from gpudoctor.probes.amd_smi import parse_smi as parse_amd_smi
 from gpudoctor.probes.nvidia_smi import parse_smi
 from gpudoctor.probes.nvidia_smi.csv import is_csv
 
-_SMI_HEAD = re.compile(r"\|? ?NVIDIA-SMI [\d.]+|\s*=+NVSMI LOG=+|<nvidia_smi_log|GPU \d{1,2}: .{2,80} \(UUID: GPU-")
+_SMI_HEAD = late(r"\|? ?NVIDIA-SMI [\d.]+|\s*=+NVSMI LOG=+|<nvidia_smi_log|GPU \d{1,2}: .{2,80} \(UUID: GPU-")
 _FAILURES = (
     "Failed to initialize NVML", "NVIDIA-SMI has failed", "NVIDIA-SMI couldn", "No devices were found",
     "Unable to determine the device handle", ": GPU is lost", "GPU access blocked by the operating system",
@@ -27,10 +27,10 @@ _SMI_SIGNS = ("NVIDIA-SMI", "NVSMI LOG", "<nvidia_smi_log", "(UUID: GPU-")
 """Texts of which one is in every head, here and below: to find them first is quicker than to match every line."""
 _BRANDS = ("NVIDIA ", "GeForce ", "Tesla ", "Quadro ", "TITAN ")
 _CSV_SIGNS = ("driver_version", "memory.total", "pci.bus_id", "compute_cap", "Accelerator: ", ", NVIDIA ")
-_SMI_LINE = re.compile(
+_SMI_LINE = late(
     r"\s{2}|\s?(?:[|+]|$)|<|[A-Z][a-z]{2} [A-Z][a-z]{2} +\d|GPU (?:[0-9A-F]|\d{1,3}: )|Unable to determine|.{2,60} : "
 )
-_CUT_ROW = re.compile(
+_CUT_ROW = late(
     r"\|\s{1,4}(?P<index>\d{1,2})\s{1,3}(?P<name>[A-Z][\w .()/-]{3,40}?)(?:\s{2,}|\.\.\.|\s(?:On|Off"
     r"|N/A)\b|\s*[|]|\s*$)"
 )
@@ -40,7 +40,7 @@ _MOST_DEVICES = 256
 _MOST_KEPT = 64
 """Outputs of nvidia-smi whose reading is kept."""
 
-_ROCMINFO_HEAD = re.compile(
+_ROCMINFO_HEAD = late(
     r"\s*(?:ROCk module (?:is|version)|HSA System Attributes|Agent \d+\s*$)|hsa api call failure"
     r"|ROCR: unsupported|Unable to open /dev/kfd"
 )
@@ -48,9 +48,7 @@ _ROCMINFO_SIGNS = (
     "ROCk module", "HSA System Attributes", "Agent ", "hsa api call failure", "ROCR: unsupported",
     "Unable to open /dev/kfd",
 )  # fmt: skip
-_AMD_SMI_HEAD = re.compile(
-    r"=+ ?ROCm System Management|=+ ?ROCm Info|={3,} Concise Info|GPU\[\d+\]\s|GPU: \d+$|\| AMD-SMI"
-)
+_AMD_SMI_HEAD = late(r"=+ ?ROCm System Management|=+ ?ROCm Info|={3,} Concise Info|GPU\[\d+\]\s|GPU: \d+$|\| AMD-SMI")
 _AMD_JSON_SIGNS = ('"card0"', '"market_name"')
 _BRACKETS = {"[": "]", "{": "}"}
 _AMD_SMI_SIGNS = ("ROCm System Management", "ROCm Info", "Concise Info", "GPU[", "GPU: ", "| AMD-SMI")

@@ -4,31 +4,32 @@ from __future__ import annotations
 
 import re
 
+from gpudoctor.late_regex import late
 from gpudoctor.machine import NvmlDevice
 from gpudoctor.probes.nvidia_smi.values import LOST, mib, some
 from gpudoctor.probes.pci_address import normal_address
 
 _COLUMNS = {"name", "uuid", "driver_version", "pci.bus_id", "index", "compute_cap", "memory.total", "memory.used"}
 _OTHER_NAMES = {"gpu_name": "name", "gpu_uuid": "uuid", "gpu_bus_id": "pci.bus_id"}
-_OPTION = re.compile(r"^.*--query-gpu=|\s--\S+.*$")
+_OPTION = late(r"^.*--query-gpu=|\s--\S+.*$")
 """What stands around the columns in the command itself."""
-_ASKED_BY = re.compile(r"^- Accelerator: ")
+_ASKED_BY = late(r"^- Accelerator: ")
 """What diffusers-cli writes before the first line of nvidia-smi's answer."""
-_CSV = re.compile(
+_CSV = late(
     r"(?:^|, |Accelerator: )(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[^,]{1,60}(?:,|$)"
     r"|driver_version|memory\.total|pci\.bus_id|compute_cap|gpu_name"
 )
 """What stands in one of its lines; quick to look for."""
 _CELLS = (
-    ("name", re.compile(r"(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w .()/-]{1,60}")),
-    ("uuid", re.compile(r"GPU-[0-9a-f-]{4,40}")),
-    ("pci.bus_id", re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d")),
-    ("driver_version", re.compile(r"[3-9]\d{2}\.\d{2,3}\.\d{2}")),
-    ("memory.total", re.compile(r"\d{3,7} MiB")),
-    ("compute_cap", re.compile(r"\d{1,2}\.\d")),
+    ("name", late(r"(?:NVIDIA|GeForce|Tesla|Quadro|TITAN)\b[\w .()/-]{1,60}")),
+    ("uuid", late(r"GPU-[0-9a-f-]{4,40}")),
+    ("pci.bus_id", late(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d")),
+    ("driver_version", late(r"[3-9]\d{2}\.\d{2,3}\.\d{2}")),
+    ("memory.total", late(r"\d{3,7} MiB")),
+    ("compute_cap", late(r"\d{1,2}\.\d")),
 )
 """What a cell holds tells its column, where the heading was left out."""
-_SHORT_DRIVER = re.compile(r"[3-9]\d{2}\.\d{2,3}")
+_SHORT_DRIVER = late(r"[3-9]\d{2}\.\d{2,3}")
 """A driver's version, or watts where the units were left out, too."""
 _FEW_CELLS = 3
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 
+from gpudoctor.late_regex import late
 from gpudoctor.machine import MigDevice, NvmlDevice
 from gpudoctor.probes.nvidia_smi.listing import slices_by_gpu
 from gpudoctor.probes.nvidia_smi.values import LOST, MIB, compute_mode
 from gpudoctor.probes.pci_address import normal_address
 
-_ROW = re.compile(
+_ROW = late(
     r"^\|[ \t]*(\d{1,9})[ \t]+([^|\s][^|\n]{0,200})\|[ \t]*([0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d)"
     r"[^|\n]*\|([^|\n]*)\|",
     re.MULTILINE,
 )
-_PERSISTENCE = re.compile(r"\s(?:On|Off|N/A|ERR!|TCC|WDDM|MCDM)$")
+_PERSISTENCE = late(r"\s(?:On|Off|N/A|ERR!|TCC|WDDM|MCDM)$")
 """What stands behind the name, in the same cell."""
 
 
