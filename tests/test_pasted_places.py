@@ -99,3 +99,9 @@ def test_what_starts_python_may_stand_before_it(command: str, slugs: list[str]) 
     assert problems(f"{text}False\n") == slugs
     assert problems(f"{text}# False\n") == slugs
     assert problems(f"{text}True\n") == []
+
+
+def test_on_a_mac_the_request_for_a_gpu_is_taken_out() -> None:
+    found = judgement(f"{NO_DRIVER_FOR}It is a Mac mini.").findings[0]
+    assert (found.slug, found.severity) == ("no-gpu", "note")
+    assert "run the program outside of Docker" in str(found.fixes[0].remedies)

@@ -33,8 +33,8 @@ _OF_LINUX = (
 )
 """What advice for Linux names."""
 _PYTORCH_INDEX, _OLDEST, _NEWEST = "download.pytorch.org", "sm_60", "sm_120"
-_OF_WINDOWS = r"^In Windows\b|\b[Ii]n Windows[,:]|\bwsl --"
-"""The same, of advice that says what to do in Windows, whatever else it names."""
+_OF_SYSTEM = {"windows": r"^In Windows\b|\b[Ii]n Windows[,:]|\bwsl --", "macos": r"\b[Oo]n (?:a Mac|macOS)\b"}
+"""What advice names that says what to do on another system, whatever else it names."""
 _ONLY_NO_GPU = ("torch-cpu-only", "framework-cpu-only", "no-gpu", "no-driver", "program-on-cpu")
 """What says no more than that no GPU is used."""
 _NO_DEVICE = ("cuda-visible-devices", "container-no-gpu", "container-toolkit-missing", "cuda-torch-on-amd")
@@ -74,9 +74,10 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
     if elsewhere or (text.wants_cpu and finding.slug in _ONLY_NO_GPU):
         built = finding.slug == "torch-cpu-only" and text.foreign == "macos"
         message = _ON_A_MAC if built else finding.message
-        return replace(finding, severity="note", message=message, fixes=(_USE_THE_CPU,))
+        fixes = _there(finding.fixes, text.foreign) if elsewhere else ()
+        return replace(finding, severity="note", message=message, fixes=fixes or (_USE_THE_CPU,))
     if text.foreign and finding.fixes:
-        fixes = tuple(fix for fix in finding.fixes if all(_exists_there(one, text.foreign) for one in fix.remedies))
+        fixes = _there(finding.fixes, text.foreign)
         other = by_hand("Look for the fix for that system", _ELSEWHERE[text.foreign])
         if text.foreign == "windows" and any(_only_in_wsl(one) for fix in finding.fixes for one in fix.remedies):
             other = by_hand("Use WSL2", _IN_WSL)
@@ -129,14 +130,20 @@ def _is_refuted(finding: Finding, situation: Situation) -> bool:
     return starts and finding.slug in situation.matrix.errors.stopping_causes
 
 
+def _there(fixes: tuple[Fix, ...], system: str) -> tuple[Fix, ...]:
+    """Those that a person can do on that system."""
+    return tuple(fix for fix in fixes if all(_exists_there(one, system) for one in fix.remedies))
+
+
 def _exists_there(remedy: AnyRemedy, system: str) -> bool:
     """Advice that is not about Linux. The package index's own torch for Windows is a CPU build, and there is no ROCm
     build."""
+    if isinstance(remedy, Manual) and re.search(_OF_SYSTEM[system], remedy.text):
+        return True
     if system != "windows":
         return False
     if isinstance(remedy, ReplaceTorch):
         return bool(remedy.index_url) and remedy.build.startswith("cu")
     if isinstance(remedy, Manual):
-        of_windows, of_linux = re.search(_OF_WINDOWS, remedy.text), re.search(_OF_LINUX, remedy.text)
-        return bool(of_windows or not (of_linux or (_only_in_wsl(remedy) and "WSL" not in remedy.text)))
+        return not re.search(_OF_LINUX, remedy.text) and ("WSL" in remedy.text or not _only_in_wsl(remedy))
     return isinstance(remedy, _ANYWHERE) and not _only_in_wsl(remedy)
