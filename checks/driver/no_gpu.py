@@ -12,7 +12,6 @@ from gpudoctor.finding import AddContainerFlags, Device, Evidence, Finding, Fix,
 from gpudoctor.machine import DeviceNode, Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
-from gpudoctor.situation.circumstances import circumstance
 from gpudoctor.situation.device_nodes import dead_nodes
 from gpudoctor.situation.gpu_groups import gpu_names, group_by
 from gpudoctor.situation.usable_gpus import is_excluded
@@ -150,8 +149,12 @@ def _failing(situation: Situation, node: DeviceNode | None) -> _Lack | None:
 
 def _in_docker_desktop(situation: Situation) -> _Lack | None:
     """A container of Docker Desktop, which runs them in a virtual machine of its own; on Windows that is WSL."""
+    if not situation.in_container:
+        return None
+    from gpudoctor.situation.circumstances import circumstance
+
     kernel = situation.machine.system.kernel.value or ""
-    row = circumstance(situation, "docker-desktop-of-linux") if situation.in_container else None
+    row = circumstance(situation, "docker-desktop-of-linux")
     if row is None or not re.search(row.pattern, kernel):
         return None
     return _Lack(

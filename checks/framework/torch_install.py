@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-import shlex
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import (
@@ -182,7 +181,9 @@ def _left_record(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
     fails = situation.torch_trial is not None and not situation.torch_imported
     if record is None or stale.path not in record.strays or record.lacks or torch.damaged or fails:
         return None
-    text = f"Remove the folder, which no installer does:\nrm -rf {shlex.quote(stale.path)}"
+    from shlex import quote  # few reports show a command
+
+    text = f"Remove the folder, which no installer does:\nrm -rf {quote(stale.path)}"
     return Finding(
         severity="warning",
         message=f"{posixpath.basename(stale.path)} is left of an earlier torch and lists no files. torch "

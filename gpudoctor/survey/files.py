@@ -29,7 +29,6 @@ from gpudoctor.probes.process_limits import probe_limits
 from gpudoctor.probes.programs import read_programs
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.system import probe_system
-from gpudoctor.probes.variable_files import files_that_set
 from gpudoctor.probes.variables import probe_variables
 from gpudoctor.survey.gpus import with_gpus
 from gpudoctor.survey.probing import Probing
@@ -69,7 +68,7 @@ def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing)
     )
     environ = {**host.environ, **variables}
     prefix = environment.value.prefix if environment.value else ""
-    files = probing("files of variables", lambda: files_that_set(host, prefix, variables), no_variables)
+    files = probing("files of variables", lambda: _files_that_set(host, prefix, variables), no_variables)
     no_programs: tuple[Program, ...] = ()
     programs = probing("programs", lambda: read_programs(host, rows.programs, environ, matrix.variables), no_programs)
     machine = Machine(
@@ -88,6 +87,14 @@ def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing)
     place = host if python is None else LiveHost()
     machine = _with_torch_code(place, with_gpus(host, matrix, machine, probing, pci), probing)
     return _with_extensions(place, machine, probing)
+
+
+def _files_that_set(host: Host, prefix: str, variables: dict[str, str]) -> dict[str, str]:
+    if not variables:  # most machines
+        return {}
+    from gpudoctor.probes.variable_files import files_that_set
+
+    return files_that_set(host, prefix, variables)
 
 
 def _with_torch_code(host: Host, machine: Machine, probing: Probing) -> Machine:
