@@ -86,6 +86,8 @@ def command_line(argv: tuple[str, ...] | list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    from shlex import quote  # few reports show a command
+    if text.replace("/", "").replace("-", "").replace(".", "").isalnum() and text.isascii():
+        return text  # as most words of commands are
+    from shlex import quote
 
     return quote(text)
