@@ -94,7 +94,7 @@ def test_equal_gpus_off_the_bus_are_one_problem_with_each_of_them_named():
     ("counters", "severity"),
     [
         ({"ecc_uncorrectable": 3}, "error"),
-        ({"remap_pending": True, "ecc_uncorrectable": 0}, "warning"),
+        ({"remap_pending": True, "ecc_uncorrectable": 0}, "error"),
         ({"remap_pending": True, "ecc_uncorrectable": 1}, "error"),
         ({"remap_failed": True}, "error"),
         ({"ecc_uncorrectable_ever": 7, "ecc_uncorrectable": 0}, "note"),
@@ -112,10 +112,11 @@ def test_clean_counters_are_silent():
     assert found(nvidia_machine(nvidia_gpu(nvml=clean)), "gpu-ecc") == []
 
 
-def test_a_pending_remapping_beside_an_uncontained_error_is_an_error():
+def test_a_pending_remapping_beside_an_uncontained_error_is_told_with_that_error():
     line = "NVRM: Xid (PCI:0000:01:00): 95, pid=4411, name=python, Uncontained: FBHUB. RST: No, D-RST: No"
     waiting = nvidia_gpu(nvml=NvmlDevice(index=0, remap_pending=True))
-    assert [f.severity for f in found(nvidia_machine(waiting, **log(line)), "gpu-ecc")] == ["error"]
+    (one,) = found(nvidia_machine(waiting, **log(line)), "gpu-ecc")
+    assert one.severity == "error" and "Uncontained" in one.saw
 
 
 def test_a_failed_remapping_asks_for_another_gpu_a_pending_one_for_a_reset():

@@ -153,10 +153,9 @@ def gpu_ecc(situation: Situation) -> Verdicts:
     Uncorrectable errors end the programs that hit them. If a row remapping failed, the memory cannot repair itself.
 
     ## How it is judged
-    The check reads the driver's own counters. Errors since the driver was loaded, and a remapping that has failed,
-    are errors. A remapping that is pending without such errors is a warning: correctable errors bring it, too. Counts
-    over the GPU's life are history: a note. Log lines without counters are a note; but if amdgpu wrote that the GPU
-    retired more pages than it may, and did not take the GPU, that is the cause.
+    The check reads the driver's own counters. Errors since the driver was loaded, and a remapping that is pending or
+    has failed, are errors. Counts over the GPU's life are history: a note. Log lines without counters are a note; but
+    if amdgpu wrote that the GPU retired more pages than it may, and did not take the GPU, that is the cause.
 
     ## Fix safety
     A reset or reboot ends every program on the GPU and changes nothing on disk. Past errors need no fix.
@@ -217,7 +216,7 @@ def _memory_errors(gpu: Gpu, lines: tuple[LogFault, ...]) -> Finding | None:
         )
     if state is not None and state.remap_pending:
         return Finding(
-            severity="warning",
+            severity="error",
             message=f"{gpu.name} has a bad row of memory that is remapped only when the GPU is reset.",
             saw="a row remapping is pending",
             want="no pending remapping",
