@@ -289,12 +289,14 @@ def test_an_option_of_the_boot_loader_is_named_and_gone_with_the_reboot():
     assert [type(remedy).__name__ for remedy in fix.remedies] == ["UnblockModule"]
 
 
-def test_a_gpu_switched_off_with_prime_select_is_a_note_unless_a_gpu_build_needs_it():
+def test_a_gpu_switched_off_with_prime_select_is_a_note_that_tells_who_misses_it():
     off = without_driver(None, module(), blocked=rule(chosen=True))
-    assert below_torch(off) == [("module-blacklisted", "error")]
+    assert below_torch(off) == [("module-blacklisted", "note")]
+    assert "this environment is made for it" in first(off).message
     assert [fix.title for fix in first(off).fixes] == ["Switch the GPU on"]
     on_the_cpu = without_driver(None, module(), blocked=rule(chosen=True), torch=torch("2.9.1+cpu"))
     assert below_torch(on_the_cpu) == [("module-blacklisted", "note")]
+    assert "this environment" not in first(on_the_cpu).message
     for_amd = without_driver(None, module(), blocked=rule(chosen=True), torch=torch("2.9.1+rocm6.4"))
     machine = change(for_amd, gpus=(*for_amd.gpus, amd_gpu()), amd=amd_machine().amd)
     assert below_torch(machine) == [("module-blacklisted", "note")]

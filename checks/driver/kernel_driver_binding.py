@@ -99,8 +99,7 @@ def module_blacklisted(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads the rules that modprobe and the kernel obey, for a GPU without a driver whose module is installed.
-    It is a note if a person chose this with a graphics switch, unless a GPU build is installed that finds no other
-    GPU. A plain "blacklist" keeps NVIDIA's module from loading
+    It is a note if a person chose this with a graphics switch. A plain "blacklist" keeps NVIDIA's module from loading
     only at boot where the first CUDA program loads it by its name (for root, or with nvidia-modprobe): then only
     level driver tells.
 
@@ -125,7 +124,7 @@ def module_blacklisted(situation: Situation) -> Verdicts:
             unblock_amdgpu = UnblockModule(module, source, why="amdgpu does not start under nomodeset")
             fix = Fix("Remove nomodeset from the kernel command line", (unblock_amdgpu, Reboot()))
         yield finding(
-            "note" if chosen and not missed else severity,
+            "note" if chosen else severity,
             gpus,
             message=f"{called(gpus)} is switched off on purpose ({rule})"
             + (", and this environment is made for it." if missed else ".")
