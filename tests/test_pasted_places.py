@@ -105,3 +105,19 @@ def test_on_a_mac_the_request_for_a_gpu_is_taken_out() -> None:
     found = judgement(f"{NO_DRIVER_FOR}It is a Mac mini.").findings[0]
     assert (found.slug, found.severity) == ("no-gpu", "note")
     assert "run the program outside of Docker" in str(found.fixes[0].remedies)
+
+
+@pytest.mark.parametrize("end", ["", " torchvision", " --upgrade"])
+def test_the_package_indexs_own_torch_is_for_nvidia_on_linux(end: str) -> None:
+    told = f"RX 6800 on Ubuntu 22.04.\nI did pip install torch{end}\ntorch.cuda.is_available() is False\n"
+    assert first(told).slug == "cuda-torch-on-amd"
+    of_rocm = told.replace(f"torch{end}", "torch --index-url https://download.pytorch.org/whl/rocm6.4")
+    assert first(of_rocm).slug != "cuda-torch-on-amd"
+    assert first(told.replace("RX 6800", "RTX 3060")).slug == "torch-cpu-only"
+
+
+def test_the_name_of_ubuntus_package_tells_the_flavour_of_the_driver() -> None:
+    told = "RTX 5080 on Ubuntu.\nI installed nvidia-driver-575\nNo devices were found\n"
+    assert first(told).slug == "blackwell-open-module"
+    assert first(told.replace("575", "575-open")).slug == "driver-init-failed-hw"
+    assert first(told.replace("RTX 5080", "RTX 3080")).slug == "driver-init-failed-hw"
