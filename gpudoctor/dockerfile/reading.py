@@ -231,7 +231,8 @@ class _Reader:
     def _built_from(self, context: str, file: str) -> Read:
         """Files of the build context of a Dockerfile, without those that its .dockerignore leaves out."""
         read, (folder, name) = self._context(context), os.path.split(file)
-        ignored = self._context(folder)(f"{name}.dockerignore") or read(".dockerignore")
+        ignored = self._context(folder)(f"{name}.dockerignore")  # where there is one, the other does not count
+        ignored = read(".dockerignore") if ignored is None else ignored
         return without_ignored(read, ignored) if ignored else read
 
     def _either(self, folder: str, file: str) -> Read:
