@@ -154,7 +154,6 @@ MISPLACED = {
     "the runtime": "{runtime: nvidia}",
     "devices among the limits": "{resources: {limits: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}",
     "devices of the resources": "{resources: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}",
-    "no resources": "{reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}",
     "gpus of the reservations": "{resources: {reservations: {gpus: all}}}",
 }
 
@@ -165,6 +164,19 @@ def test_a_key_that_compose_does_not_know_there_is_told(tmp_path: Path, name: st
     assert (found["slug"], found["severity"]) == ("compose-reservation-refused", "error")
     assert "leave out" in fix(found, tmp_path)
     assert "capabilities: [gpu]" in fix(found, tmp_path)
+
+
+@pytest.mark.parametrize("key", ["limits", "reservations"])
+def test_resources_that_stand_a_level_too_high_are_moved(tmp_path: Path, key: str):
+    (found,) = told(tmp_path, f"{VLLM}, deploy: {{{key}: {{memory: 4G}}}}")
+    assert (found["slug"], found["want"]) == ("compose-reservation-refused", "deploy.resources")
+    assert fix(found, tmp_path).endswith(f"move {key} below deploy.resources")
+
+
+def test_gpus_that_are_reserved_in_their_place_are_not_reserved_again(tmp_path: Path):
+    reserved = "reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}"
+    (found,) = told(tmp_path, f"{VLLM}, deploy: {{resources: {{limits: {{devices: []}}, {reserved}}}}}")
+    assert fix(found, tmp_path).endswith("leave out devices")
 
 
 @pytest.mark.parametrize(
