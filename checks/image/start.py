@@ -183,7 +183,8 @@ def _ignored_in_text(giver: Image | Service | None, start: Start, name: str) -> 
         return
     check_ = found["check"].rstrip()
     try:
-        if started_by_preflight(shlex.split(check_)) or "--fail-on never" in check_.replace("=", " "):
+        given = shlex.split(check_)
+        if started_by_preflight(given) or "--fail-on never" in " ".join(given).replace("=", " "):
             return
     except ValueError:
         return
