@@ -35,10 +35,14 @@ def torch_of(image: Image, matrix: Matrix) -> ImageTorch | None:
         return None
     if any(step.script is not None and step.script.names_torch for step in image.steps):
         return None
-    uninstalls = [step.command.line for step in image.steps if found_in_turn(step.command.text, *_UNINSTALLED)]
-    if held is not None and uninstalls:
+    removals = (at for at, step in enumerate(image.steps) if found_in_turn(step.command.text, *_UNINSTALLED))
+    removed = max(removals, default=-1)
+    if removed >= 0:
         held = None
+    kept = {(step.command.line, step.command.text) for step in image.steps[removed + 1 :]}
     for asked in sorted((*asked_for(image), *required_by(image, matrix)), key=lambda asked: asked.line):
+        if (asked.line, asked.text) not in kept:
+            continue
         if asked.maybe:
             return None
         apart = held is not None and held.source == "base" and apart_from_base(image, asked.environment)
