@@ -292,11 +292,12 @@ def _written(words: tuple[str, ...]) -> str:
 
 def behind_wrapper(argv: Sequence[str]) -> tuple[str, ...]:
     """The program behind `tini --`, `env A=b`, `gosu USER` and their like; () where nothing is behind."""
-    rest = tuple(argv)
-    while rest and (name := os.path.basename(rest[0])) in (*_WRAPPERS, *_AS_A_USER):
-        rest = rest[1 + (name in _AS_A_USER) :]
-        rest = rest[next((at for at, word in enumerate(rest) if not _OPTION.match(word)), len(rest)) :]
-    return rest
+    at = 0
+    while at < len(argv) and (name := os.path.basename(argv[at])) in (*_WRAPPERS, *_AS_A_USER):
+        at += 1 + (name in _AS_A_USER)
+        while at < len(argv) and _OPTION.match(argv[at]):
+            at += 1
+    return tuple(argv[at:])
 
 
 def text_for_shell(argv: Sequence[str]) -> str | None:
