@@ -105,6 +105,26 @@ def test_an_environment_that_sees_the_torch_of_the_base_image_keeps_it(name: str
     assert held is not None and held.source == "base"
 
 
+TOOLS = f"RUN python -m venv /tools && /tools/bin/pip install torch==2.5.1 --index-url {CPU}\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "build"),
+    [
+        ('CMD ["python", "app.py"]', "cu128"),
+        ("CMD exec python3 app.py", "cu128"),
+        ('CMD ["/tools/bin/python", "app.py"]', "cpu"),
+        ('ENV PATH=/tools/bin:$PATH\nCMD ["python", "app.py"]', "cpu"),
+        ("CMD . /tools/bin/activate && python app.py", "cpu"),
+        ('CMD ["./start.sh"]', "cpu"),
+        ("", "cpu"),
+    ],
+)
+def test_an_environment_beside_the_python_that_is_started_is_for_a_tool(start: str, build: str):
+    held = torch_of(image_of(TORCH + TOOLS + start), matrix())
+    assert held is not None and held.build == build
+
+
 CONDA = "FROM mambaorg/micromamba:2.0.5\n"
 GIVEN = "services:\n  lab:\n    build: .\n    gpus: all\n"
 FORGE = "RUN micromamba install -y -n base -c conda-forge python=3.12 "

@@ -221,7 +221,7 @@ def _of_vendor(recipe: Recipe, image: Image, held: ImageTorch) -> TorchBuild | N
     return max(same, key=fits, default=None)
 
 
-_NAMED_FOR_CPUS = re.compile(r"(?<![a-z])cpu(?![a-z])", re.IGNORECASE)
+_NAMED_FOR_CPUS = re.compile(r"(?<![a-z])cpu(only)?(?![a-z])", re.IGNORECASE)
 _ASIDE = re.compile(r"(?<![a-z])(tests?|lint|docs?)(?![a-z])", re.IGNORECASE)
 """A stage that no GPU computes in."""
 
