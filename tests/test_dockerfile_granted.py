@@ -32,6 +32,7 @@ def fix(finding: Any, tmp_path: Path) -> str:
     return text.replace(f"{tmp_path}/", "")
 
 
+TOGETHER, VARIABLE = reserved('device_ids: ["0,1"]'), reserved('device_ids: ["${GPUS}"]')
 BEYOND = {
     "one of the host by its number": f"{VLLM}, {reserved('device_ids: [2]')}, environment: {{{CUDA}: 2}}",
     "the second of one": f"{VLLM}, {reserved('count: 1')}, environment: ['{CUDA}=1']",
@@ -47,6 +48,8 @@ AMONG_THEM = {
     "more than there are": f"{VLLM}, {reserved('count: 1')}, environment: {{{CUDA}: '0,1,2,3'}}",
     "a UUID": f"{VLLM}, {reserved('device_ids: [2]')}, environment: {{{CUDA}: GPU-8932f937}}",
     "a variable": f"{VLLM}, {reserved('count: 1')}, environment: {{{CUDA}: '${{GPU:-1}}'}}",
+    "numbers in one text": f"{VLLM}, {TOGETHER}, environment: {{{CUDA}: 1}}",
+    "numbers of a variable": f"{VLLM}, {VARIABLE}, environment: {{{CUDA}: 3}}",
     "hidden on purpose": f"{VLLM}, {reserved('count: 1')}, environment: {{{CUDA}: -1}}",
     "privileged": f"{VLLM}, privileged: true, {reserved('count: 1')}, environment: {{{CUDA}: 1}}",
     "the runtime with all": f"{VLLM}, runtime: nvidia, environment: {{NVIDIA_VISIBLE_DEVICES: all, {CUDA}: 3}}",

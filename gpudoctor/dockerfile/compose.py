@@ -302,9 +302,9 @@ def _count(given: dict[str, Any], deploy: dict[str, Any]) -> int | None:
 
 
 def _count_of(device: dict[str, Any]) -> int | None:
-    count, ids = device.get("count"), _list(device.get("device_ids"))
-    if count is None and not any(str(one).endswith("all") for one in ids):
-        return len(ids) or None
+    count, ids = device.get("count"), ",".join(map(str, _list(device.get("device_ids")))).split(",")
+    if count is None and not any(one.endswith("all") or "$" in one for one in ids):
+        return len(list(filter(None, ids))) or None
     return count if isinstance(count, int) and count >= 0 else None  # -1: all
 
 
