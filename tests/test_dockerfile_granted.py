@@ -111,6 +111,9 @@ NAMED = {
     "set by the image": ("build: ., runtime: nvidia", SLIM + "ENV NVIDIA_VISIBLE_DEVICES=all\n"),
     "set by the service": ("build: ., runtime: nvidia, environment: {NVIDIA_VISIBLE_DEVICES: 0}", SLIM),
     "by a variable": ("build: ., runtime: nvidia, environment: {NVIDIA_VISIBLE_DEVICES: '${GPUS}'}", SLIM),
+    "by the shell": ("build: ., runtime: nvidia, environment: [NVIDIA_VISIBLE_DEVICES]", SLIM),
+    "by the shell, in a mapping": ("build: ., runtime: nvidia, environment: {NVIDIA_VISIBLE_DEVICES: }", SLIM),
+    "by a file that is not there": ("build: ., runtime: nvidia, env_file: gpu.env", SLIM),
     "a reservation, too": (f"build: ., runtime: nvidia, {reserved('count: all')}", SLIM),
     "CDI, which sets void": (
         f"{VLLM}, devices: ['nvidia.com/gpu=all'], environment: {{NVIDIA_VISIBLE_DEVICES: void}}",

@@ -346,7 +346,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _mapping(value: Any) -> dict[str, str]:
+    """Names with their values. One without a value has that of the shell which starts compose."""
     if isinstance(value, dict):
-        return {str(key): "" if one is None else str(one) for key, one in value.items()}
+        return {str(key): f"${{{key}}}" if one is None else str(one) for key, one in value.items()}
     pairs = (str(one).partition("=") for one in _list(value))
-    return {name: text for name, equals, text in pairs if equals}
+    return {name: text if equals else f"${{{name}}}" for name, equals, text in pairs}
