@@ -444,6 +444,7 @@ TEXT_STOPS = {
     "meant": "CMD gpudoctor preflight || true; python app.py",
     "the last": "CMD python prepare.py; gpudoctor preflight;",
     "quoted": "CMD echo 'gpudoctor preflight; python'",
+    "quoted behind a semicolon": "CMD echo 'first; gpudoctor preflight; then python'; python app.py",
     "two words in one": "CMD gpudoctor preflight --require 'gpu>=1;torch' && python app.py",
 }
 
