@@ -42,6 +42,16 @@ def test_a_torch_for_cpus_in_an_image_for_gpus_is_told(text: str, fix: str):
     assert fix in found
 
 
+def test_the_torch_that_another_package_brings_comes_from_another_index():
+    (found,) = on_cpu(CUDA + f"RUN pip3 install vllm==0.11.0 --extra-index-url {CPU}")
+    assert found.endswith("name https://download.pytorch.org/whl/cu128 in place of the index for CPUs")
+
+
+def test_a_torch_for_cpus_in_place_of_nvidias_own_is_told_once():
+    text = f"FROM nvcr.io/nvidia/pytorch:25.06-py3\nRUN pip install torch==2.7.1 --index-url {CPU} --force-reinstall"
+    assert [one.slug for one in findings(text)] == ["image-torch-replaced"]
+
+
 @pytest.mark.parametrize("base", [CUDA, TORCH])
 def test_the_sources_of_a_project_name_the_index_for_cpus(base: str):
     (found,) = on_cpu(base + SYNC, {"pyproject.toml": PROJECT})

@@ -257,6 +257,8 @@ def cpu_only(recipe: Recipe) -> Verdicts:
             continue
         if not all(one.cpu for one in recipe.frameworks(image)):
             continue
+        if facts.has_torch and facts.origin == "ngc" and not held.asked.environment:
+            continue  # image-torch-replaced reports it
         kind = "ROCm" if facts.rocm else "CUDA"
         row = _of_vendor(recipe, image, held)
         fixes: tuple[Fix, ...] = ()
@@ -267,7 +269,11 @@ def cpu_only(recipe: Recipe) -> Verdicts:
             fixes = (change("Tell conda which CUDA there will be", line, why=why),)
         elif row is not None:
             url = recipe.matrix.torch.index_url(row)
-            line = install_line(recipe, image, held.line, row.version, row.build, url)
+            line = (
+                f"{image.place(held.line)}: name {url} in place of the index for CPUs"
+                if held.asked.by
+                else install_line(recipe, image, held.line, row.version, row.build, url)
+            )
             fixes = (change(f"Install the {kind} build", line),)
         made = f"{image.base} is made for {kind}" if facts.cuda or facts.rocm else "A service gives the image GPUs"
         version = f"torch {held.version}" if held.certain else "its torch"
