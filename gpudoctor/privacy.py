@@ -22,7 +22,8 @@ SECRET = "***"
 
 # --- secrets ---------------------------------------------------------------------------------------
 
-_VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s&"']+)"""
+_VALUE = r"""(?:"[^"]*"|'[^']*'|[^\s&"']+?(?=;?(?:[\s&"']|$)))"""
+"""A semicolon at its end ends a command: a proposed line must keep it."""
 _NAME = (
     r"(?:token(?![a-z]|_id)|secret|passw(?:or)?d|passphrase|credential|(?<![a-z])auth(?![a-z])"
     r"|(?:api|access|private|signing|encryption)[_-]?key)[\w.-]{0,40}"

@@ -42,6 +42,16 @@ def test_a_torch_for_cpus_in_an_image_for_gpus_is_told(text: str, fix: str):
     assert fix in found
 
 
+def test_the_torch_that_another_package_brings_comes_from_another_index():
+    (found,) = on_cpu(CUDA + f"RUN pip3 install vllm==0.11.0 --extra-index-url {CPU}")
+    assert found.endswith("name https://download.pytorch.org/whl/cu128 in place of the index for CPUs")
+
+
+def test_a_torch_for_cpus_in_place_of_nvidias_own_is_told_once():
+    text = f"FROM nvcr.io/nvidia/pytorch:25.06-py3\nRUN pip install torch==2.7.1 --index-url {CPU} --force-reinstall"
+    assert [one.slug for one in findings(text)] == ["image-torch-replaced"]
+
+
 @pytest.mark.parametrize("base", [CUDA, TORCH])
 def test_the_sources_of_a_project_name_the_index_for_cpus(base: str):
     (found,) = on_cpu(base + SYNC, {"pyproject.toml": PROJECT})
@@ -57,11 +67,27 @@ def test_the_sources_of_a_project_name_the_index_for_cpus(base: str):
         CUDA + f"ARG INDEX={CPU}\nRUN pip3 install torch==2.9.1 --index-url $INDEX",
         CUDA.replace("\n", " AS serve-cpu\n") + f"RUN pip3 install torch==2.9.1 --index-url {CPU}",
         CUDA + f"RUN pip3 install 'jax[cuda12]' && pip3 install torch==2.9.1 --index-url {CPU}",
+        CUDA + f"RUN CMAKE_ARGS=-DGGML_CUDA=on pip3 install llama-cpp-python && pip3 install torch --index-url {CPU}",
+        CUDA + f"RUN pip3 install tensorrt && pip3 install torch==2.9.1 --index-url {CPU}",
+        CUDA.replace("\n", " AS docs\n") + f"RUN pip3 install torch==2.9.1 sphinx --index-url {CPU}",
+        CUDA.replace("\n", " AS run-tests\n") + f"RUN pip3 install torch==2.9.1 --index-url {CPU}",
+        CUDA + f"RUN pip3 install torch==2.9.1 --index-url {CPU} && pytest && pip3 uninstall -y torch",
         CUDA + f'ARG CPU=0\nRUN if [ "$CPU" = 1 ]; then pip3 install torch --index-url {CPU}; fi',
     ],
 )
 def test_a_torch_for_cpus_that_is_meant_is_fine(text: str):
     assert on_cpu(text) == []
+
+
+def test_the_torch_that_is_installed_after_a_removal_counts():
+    removed = CUDA + f"RUN pip3 install torch==2.9.1 --index-url {CPU}\nRUN pip3 uninstall -y torch\n"
+    assert torch_of(image_of(removed), matrix()) is None
+    again = torch_of(
+        image_of(removed + f"RUN pip3 install torch==2.9.1 --index-url {CPU}8".replace("cpu8", "cu128")), matrix()
+    )
+    assert again is not None and again.build == "cu128"
+    (found,) = on_cpu(CUDA + f"RUN pip3 uninstall -y torch && pip3 install torch==2.9.1 --index-url {CPU}")
+    assert "/cu128 torch==2.9.1+cu128" in found
 
 
 APART = {
@@ -87,6 +113,26 @@ def test_an_environment_of_its_own_does_not_see_the_torch_of_the_base_image(name
 def test_an_environment_that_sees_the_torch_of_the_base_image_keeps_it(name: str):
     held = torch_of(image_of(TORCH + SEEN[name], {"pyproject.toml": PROJECT}), matrix())
     assert held is not None and held.source == "base"
+
+
+TOOLS = f"RUN python -m venv /tools && /tools/bin/pip install torch==2.5.1 --index-url {CPU}\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "build"),
+    [
+        ('CMD ["python", "app.py"]', "cu128"),
+        ("CMD exec python3 app.py", "cu128"),
+        ('CMD ["/tools/bin/python", "app.py"]', "cpu"),
+        ('ENV PATH=/tools/bin:$PATH\nCMD ["python", "app.py"]', "cpu"),
+        ("CMD . /tools/bin/activate && python app.py", "cpu"),
+        ('CMD ["./start.sh"]', "cpu"),
+        ("", "cpu"),
+    ],
+)
+def test_an_environment_beside_the_python_that_is_started_is_for_a_tool(start: str, build: str):
+    held = torch_of(image_of(TORCH + TOOLS + start), matrix())
+    assert held is not None and held.build == build
 
 
 CONDA = "FROM mambaorg/micromamba:2.0.5\n"
@@ -115,6 +161,9 @@ WITH_CUDA = {
     "told": "ENV CONDA_OVERRIDE_CUDA=12.8\n" + FORGE + "pytorch",
     "told for the command": "RUN CONDA_OVERRIDE_CUDA=12.8 micromamba install -y -c conda-forge pytorch",
     "exported": "RUN export CONDA_OVERRIDE_CUDA=12.8 && micromamba install -y -c conda-forge pytorch",
+    "told by who builds the image": "ARG CONDA_OVERRIDE_CUDA\n" + FORGE + "pytorch",
+    "told of a variable": "ARG CUDA\nENV CONDA_OVERRIDE_CUDA=$CUDA\n" + FORGE + "pytorch",
+    "a build in brackets": FORGE + "\"pytorch[version='2.7.*', build='cuda126*']\"",
     "asked for": FORGE + "pytorch-gpu",
     "a build": FORGE + "'pytorch=2.7.0=cuda126*'",
     "the channel of PyTorch": "RUN conda install -y pytorch pytorch-cuda=12.4 -c pytorch -c nvidia",
@@ -147,3 +196,9 @@ def test_conda_that_is_told_of_cuda_is_fine(tmp_path: Path, name: str):
 def test_conda_beside_an_image_that_may_tell_it_of_cuda(tmp_path: Path):
     assert composed(tmp_path, FORGE + "pytorch", base="FROM mambaorg/micromamba:2.1.1-cuda12.8.1-ubuntu24.04\n") == []
     assert composed(tmp_path, FORGE + "pytorch", GIVEN.replace("    gpus: all\n", "")) == []
+
+
+def test_conda_has_no_torch_for_rocm():
+    (found,) = on_cpu(ROCM + "RUN conda install -y -c conda-forge pytorch=2.7.1")
+    assert "CONDA_OVERRIDE_CUDA" not in found
+    assert "rocm6.3" in found or "rocm6.2" in found, found

@@ -32,6 +32,7 @@ def fix(finding: Any, tmp_path: Path) -> str:
     return text.replace(f"{tmp_path}/", "")
 
 
+TOGETHER, VARIABLE = reserved('device_ids: ["0,1"]'), reserved('device_ids: ["${GPUS}"]')
 BEYOND = {
     "one of the host by its number": f"{VLLM}, {reserved('device_ids: [2]')}, environment: {{{CUDA}: 2}}",
     "the second of one": f"{VLLM}, {reserved('count: 1')}, environment: ['{CUDA}=1']",
@@ -47,6 +48,8 @@ AMONG_THEM = {
     "more than there are": f"{VLLM}, {reserved('count: 1')}, environment: {{{CUDA}: '0,1,2,3'}}",
     "a UUID": f"{VLLM}, {reserved('device_ids: [2]')}, environment: {{{CUDA}: GPU-8932f937}}",
     "a variable": f"{VLLM}, {reserved('count: 1')}, environment: {{{CUDA}: '${{GPU:-1}}'}}",
+    "numbers in one text": f"{VLLM}, {TOGETHER}, environment: {{{CUDA}: 1}}",
+    "numbers of a variable": f"{VLLM}, {VARIABLE}, environment: {{{CUDA}: 3}}",
     "hidden on purpose": f"{VLLM}, {reserved('count: 1')}, environment: {{{CUDA}: -1}}",
     "privileged": f"{VLLM}, privileged: true, {reserved('count: 1')}, environment: {{{CUDA}: 1}}",
     "the runtime with all": f"{VLLM}, runtime: nvidia, environment: {{NVIDIA_VISIBLE_DEVICES: all, {CUDA}: 3}}",
@@ -108,6 +111,9 @@ NAMED = {
     "set by the image": ("build: ., runtime: nvidia", SLIM + "ENV NVIDIA_VISIBLE_DEVICES=all\n"),
     "set by the service": ("build: ., runtime: nvidia, environment: {NVIDIA_VISIBLE_DEVICES: 0}", SLIM),
     "by a variable": ("build: ., runtime: nvidia, environment: {NVIDIA_VISIBLE_DEVICES: '${GPUS}'}", SLIM),
+    "by the shell": ("build: ., runtime: nvidia, environment: [NVIDIA_VISIBLE_DEVICES]", SLIM),
+    "by the shell, in a mapping": ("build: ., runtime: nvidia, environment: {NVIDIA_VISIBLE_DEVICES: }", SLIM),
+    "by a file that is not there": ("build: ., runtime: nvidia, env_file: gpu.env", SLIM),
     "a reservation, too": (f"build: ., runtime: nvidia, {reserved('count: all')}", SLIM),
     "CDI, which sets void": (
         f"{VLLM}, devices: ['nvidia.com/gpu=all'], environment: {{NVIDIA_VISIBLE_DEVICES: void}}",
@@ -154,7 +160,6 @@ MISPLACED = {
     "the runtime": "{runtime: nvidia}",
     "devices among the limits": "{resources: {limits: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}}",
     "devices of the resources": "{resources: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}",
-    "no resources": "{reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}}",
     "gpus of the reservations": "{resources: {reservations: {gpus: all}}}",
 }
 
@@ -165,6 +170,19 @@ def test_a_key_that_compose_does_not_know_there_is_told(tmp_path: Path, name: st
     assert (found["slug"], found["severity"]) == ("compose-reservation-refused", "error")
     assert "leave out" in fix(found, tmp_path)
     assert "capabilities: [gpu]" in fix(found, tmp_path)
+
+
+@pytest.mark.parametrize("key", ["limits", "reservations"])
+def test_resources_that_stand_a_level_too_high_are_moved(tmp_path: Path, key: str):
+    (found,) = told(tmp_path, f"{VLLM}, deploy: {{{key}: {{memory: 4G}}}}")
+    assert (found["slug"], found["want"]) == ("compose-reservation-refused", "deploy.resources")
+    assert fix(found, tmp_path).endswith(f"move {key} below deploy.resources")
+
+
+def test_gpus_that_are_reserved_in_their_place_are_not_reserved_again(tmp_path: Path):
+    reserved = "reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu]}]}"
+    (found,) = told(tmp_path, f"{VLLM}, deploy: {{resources: {{limits: {{devices: []}}, {reserved}}}}}")
+    assert fix(found, tmp_path).endswith("leave out devices")
 
 
 @pytest.mark.parametrize(

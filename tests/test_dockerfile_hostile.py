@@ -64,6 +64,7 @@ READ = {
     "one long word": BASE + "RUN " + filled("a") + "\n",
     "one long quoted word": BASE + 'RUN "' + filled('\\"') + '"\n',
     "quotes that are never closed": BASE + 'RUN a "b\n' * 9000,
+    "wrappers around wrappers": BASE + "RUN env\n" + ("CMD " + "env " * 48_000 + "sh\n") * 4,
     "assignments": BASE + "RUN " + "".join(f"A{n}=1 " for n in range(50_000)) + "b\n",
     "exports": BASE + "RUN " + "".join(f"export A{n}=1;b;" for n in range(4900)) + "b\n",
     "variables and RUN lines": BASE + "ENV " + "A{}=1 " * 50_000 + "\n" + "RUN x=1 b\n" * 4900,

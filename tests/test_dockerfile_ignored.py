@@ -30,6 +30,7 @@ RULES = [
     ("uv.loc?", "uv.lock", True),
     ("a" * 5000, "a" * 5000, False),
     ("*" * 500, "uv.lock", False),
+    ("\ufeffuv.lock\r\n", "uv.lock", True),
 ]
 
 
@@ -60,9 +61,10 @@ def test_nothing_rests_on_a_file_that_is_left_out(tmp_path: Path, name: str, tex
     assert [one["slug"] for one in found] == ["image-torch-without-index"] * told
 
 
-def test_the_file_of_the_dockerfile_counts_before_that_of_the_context(tmp_path: Path):
+@pytest.mark.parametrize("own", [".git\n", ""])
+def test_the_file_of_the_dockerfile_counts_before_that_of_the_context(tmp_path: Path, own: str):
     (tmp_path / "Dockerfile").write_text(TORCH)
     (tmp_path / "requirements.txt").write_text("torch==2.6.0+cu124\n")
     (tmp_path / ".dockerignore").write_text("*.txt\n")
-    (tmp_path / "Dockerfile.dockerignore").write_text(".git\n")
+    (tmp_path / "Dockerfile.dockerignore").write_text(own)
     assert dockerfile_report(tmp_path / "Dockerfile")["findings"]

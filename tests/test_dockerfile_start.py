@@ -439,10 +439,12 @@ TEXT_STOPS = {
     "a shell that stops": 'ENTRYPOINT ["sh", "-ec", "gpudoctor preflight; python app.py"]',
     "a look at it": "CMD gpudoctor preflight; code=$?; [ $code = 0 ] && python app.py",
     "a report": "CMD gpudoctor preflight --fail-on never; python app.py",
+    "a report between quotes": "CMD gpudoctor preflight --fail-on 'never'; python app.py",
     "a script with its own": "CMD gpudoctor preflight; exec /app/entry.sh",
     "meant": "CMD gpudoctor preflight || true; python app.py",
     "the last": "CMD python prepare.py; gpudoctor preflight;",
     "quoted": "CMD echo 'gpudoctor preflight; python'",
+    "quoted behind a semicolon": "CMD echo 'first; gpudoctor preflight; then python'; python app.py",
     "two words in one": "CMD gpudoctor preflight --require 'gpu>=1;torch' && python app.py",
 }
 
@@ -467,6 +469,8 @@ def test_a_text_for_a_shell_that_stops_where_its_preflight_refused_is_fine(name:
         'ENTRYPOINT ["tini", "--", "/app/entry.sh"]',
         'ENTRYPOINT ["/usr/bin/dumb-init", "--", "bash", "/app/entry.sh"]',
         'ENTRYPOINT ["gosu", "app", "/app/entry.sh"]',
+        'ENTRYPOINT ["su-exec", "1000:1000", "/app/entry.sh"]',
+        'ENTRYPOINT ["tini", "-p", "SIGTERM", "--", "env", "-u", "PYTHONPATH", "/app/entry.sh"]',
         'ENTRYPOINT ["tini", "-g", "--", "su-exec", "app:app", "/app/entry.sh"]',
         "CMD exec env LANG=C /app/entry.sh",
         'CMD ["timeout", "60", "sh", "/app/entry.sh"]',

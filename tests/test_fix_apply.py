@@ -177,6 +177,17 @@ def test_a_project_file_is_taken_back_and_a_new_one_goes(place: Place, tmp_path:
     assert (old.read_text(), stat.S_IMODE(old.stat().st_mode), new.exists()) == ("before\n", 0o640, False)
 
 
+@pytest.mark.parametrize("kind", ["node", "folder"])
+def test_a_project_file_that_is_no_file_stops_before_anything_is_changed(
+    place: Place, tmp_path: Path, kind: str
+) -> None:
+    """An undo would take what lies there for new: it must never cost a system its /dev/null."""
+    (tmp_path / "pyproject.toml").symlink_to("/dev/null" if kind == "node" else tmp_path)
+    with pytest.raises(RepairError, match="is no regular file, so nothing was changed"):
+        place.apply(place.script("raise SystemExit"), files=[tmp_path / "pyproject.toml"])
+    assert not runs(place.home)
+
+
 @pytest.mark.parametrize("used", [False, True])
 def test_a_new_venv_goes_only_if_nobody_works_in_it(
     place: Place, tmp_path: Path, used: bool, monkeypatch: pytest.MonkeyPatch

@@ -95,6 +95,14 @@ def test_without_a_majority_nobody_is_accused() -> None:
     assert {node.verdict for node in report.nodes} == {"ok"}
 
 
+def test_nodes_without_gpus_that_differ_give_the_fleet_no_warning() -> None:
+    plain = no_gpu_machine()
+    roles = {"login1": "login", "login2": "login"}
+    machines = {"login1": plain, "login2": replace(plain, system=replace(plain.system, memory=known(1 << 40, "")))}
+    report = merged(nodes(4) | machines, roles=roles)
+    assert ([one.fact for one in report.undecided], report.verdict) == (["memory"], "ok")
+
+
 def test_nodes_of_another_kind_are_not_measured_by_the_majority() -> None:
     machines = nodes(20, **{f"amd{number}": KINDS["mi300"] for number in range(3)}, login=no_gpu_machine())
     assert odd(merged(machines)) == set()

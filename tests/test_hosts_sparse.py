@@ -390,3 +390,19 @@ def test_a_cuda_library_where_the_loader_does_not_look(tmp_path: Path, folder: s
     assert f"{folder}/libcuda.so.1" in report["findings"][0]["message"]
     assert first_fix(report) == f"LD_LIBRARY_PATH {folder}"
     assert slugs(host.environ(LD_LIBRARY_PATH=folder).check(), "error") == []
+
+
+def test_a_made_up_host_writes_nothing_into_the_real_machine(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/null").write_text("kept")
+    host = Host(tmp_path / "host").link("/etc/masked.service", str(tmp_path / "real/null"))
+    host.link("/dev", str(tmp_path / "real")).link("/etc/masked.service", str(tmp_path / "real/null"))
+    for write in (
+        lambda: host.file("/etc/masked.service", "x"),
+        lambda: host.file("/dev/new", "x"),
+        lambda: host.link("/dev/null", "/usr/bin/true"),
+        lambda: host.remove("/dev/null"),
+    ):
+        with pytest.raises(AssertionError, match="leads out of"):
+            write()
+    assert [(one.name, one.read_text()) for one in (tmp_path / "real").iterdir()] == [("null", "kept")]

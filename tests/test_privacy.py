@@ -74,6 +74,11 @@ def test_a_secret_is_taken_out_and_what_stands_around_it_stays(text: str) -> Non
     assert SECRET not in without_secrets(f"before {text} after")
 
 
+@pytest.mark.parametrize("text", ["export HF_TOKEN={}; exec app", "app --password {}; sync", "A_SECRET='{}'; app"])
+def test_the_end_of_a_command_is_no_part_of_its_secret(text: str) -> None:
+    assert without_secrets(text.format(SECRET)) == text.replace("'{}'", "{}").format("***")
+
+
 @pytest.mark.parametrize("text", HOLDING_NONE)
 def test_a_text_without_a_secret_stays_as_it_is(text: str) -> None:
     assert without_secrets(text) == text

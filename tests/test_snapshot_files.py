@@ -289,3 +289,35 @@ def test_the_kernels_messages_become_a_log_with_the_lines_about_gpus(tmp_path: P
     assert "Xid" in (host.text(LOG).value or "")
     write_root(host, new_folder(str(tmp_path / "r")), Anonymous("", "", ()))
     assert RecordedHost(str(tmp_path / "r")).text(LOG).value == "[    1.500000] NVRM: Xid (PCI:0000:01:00): 79"
+
+
+SHELL_FILES = {
+    "/home/marie/.bashrc": "export CUDA_VISIBLE_DEVICES='7'\nDB_PASS=hunter2\nalias db='mysql -phunter2'\n",
+    "/home/marie/.config/fish/config.fish": "set -gx DB_PASS hunter2\nset -gx CUDA_VISIBLE_DEVICES 7\n",
+    "/home/marie/app/.envrc": "# hunter2 CUDA_VISIBLE_DEVICES=7\nexport DB_PASS=hunter2 CUDA_VISIBLE_DEVICES=7\n",
+    "/etc/environment": 'DB_PASS="hunter2"\nCUDA_VISIBLE_DEVICES=7\n',
+    "/etc/profile.d/gpu.sh": "[ -n hunter2 ] && export CUDA_VISIBLE_DEVICES=7\n",
+    "/opt/venv/bin/activate": "DB_PASS=hunter2\nexport CUDA_VISIBLE_DEVICES=$GPUS\n",
+    "/opt/env/conda-meta/state": '{"env_vars":{"DB_PASS":"hunter2","CUDA_VISIBLE_DEVICES":"7"}}',
+    "/opt/other/conda-meta/state": "hunter2",
+}
+
+
+@pytest.mark.parametrize("path", SHELL_FILES)
+def test_of_a_file_that_a_shell_reads_only_the_known_variables_are_kept(path: str) -> None:
+    anonymous = Anonymous("/home/marie", "", (), variables=["CUDA_VISIBLE_DEVICES", "PATH"])
+    before = SHELL_FILES[path].encode()
+    kept = anonymous.content(path, before)
+    assert b"hunter2" not in kept
+    if b"CUDA" in before:
+        lines = [number for number, line in enumerate(before.splitlines()) if b"CUDA" in line and line[:1] != b"#"]
+        assert [number for number, line in enumerate(kept.splitlines()) if b"CUDA" in line] == lines
+
+
+def test_the_line_that_sets_a_variable_is_found_in_the_recording(tmp_path: Path) -> None:
+    host = private_host(tmp_path / "host").environ(CUDA_VISIBLE_DEVICES="7")
+    host.file("/home/marie/.bashrc", "DB_PASS=hunter2\nexport CUDA_VISIBLE_DEVICES='7'\n").check()
+    record(tmp_path / "host", tmp_path / "recorded")
+    assert "hunter2" not in everything_in(tmp_path / "recorded")
+    (place,) = report_of(tmp_path / "recorded")["machine"]["variable_files"].values()
+    assert place.endswith("/.bashrc, line 2")

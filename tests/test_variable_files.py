@@ -46,6 +46,7 @@ def test_a_variable_of_a_conda_environment_is_unset_in_conda(tmp_path: Path) -> 
     (tmp_path / "env/conda-meta/state").write_text(json.dumps({"env_vars": {"CUDA_VISIBLE_DEVICES": "-1"}}))
     found = shown(tmp_path, tmp_path / "env", CUDA_VISIBLE_DEVICES="-1")
     assert f"unset CUDA_VISIBLE_DEVICES conda env config vars unset -p {tmp_path}/env CUDA_VISIBLE_DEVICES" in found
+    assert UNKNOWN in shown(tmp_path, tmp_path / "env", CUDA_VISIBLE_DEVICES="7")
     (tmp_path / "env/etc/conda/activate.d").mkdir(parents=True)
     (tmp_path / "env/etc/conda/activate.d/gpu.sh").write_text("export CUDA_VISIBLE_DEVICES=-1\n")
     found = shown(tmp_path, tmp_path / "env", CUDA_VISIBLE_DEVICES="-1")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.recipe import Recipe, about_service, change
+from gpudoctor.finding import Fix
 
 _MESSAGES = {
     "misplaced": "has a key that compose does not know: {path}",
@@ -38,15 +40,11 @@ def reservation_refused(recipe: Recipe) -> Verdicts:
         service = started.service
         if service.refused:
             why, at = service.refused, service.refused_at
-            place, gpus = service.place_of(at), "{driver: nvidia, count: all, capabilities: [gpu]}"
+            place = service.place_of(at)
             fix = {
                 "no capabilities": change("Name the capability", *service.adding(at, "{}", "capabilities: [gpu]")),
                 "count and device_ids": change("Leave out one of them", f"{place}: count, or device_ids"),
-                "misplaced": change(
-                    "Reserve the GPUs where compose takes it",
-                    f"{place}: leave out {at.rpartition('.')[2]}",
-                    *service.adding("deploy.resources.reservations.devices", "[]", gpus),
-                ),
+                "misplaced": _moved(service, at),
             }[why]
             yield about_service(
                 service,
@@ -54,10 +52,26 @@ def reservation_refused(recipe: Recipe) -> Verdicts:
                 severity="error",
                 message=f"{service.title} {_MESSAGES[why].format(path=at)}: compose refuses the file.",
                 saw=at if why == "misplaced" else why,
-                want=_WANTED[why],
+                want="deploy.resources" if _is_part(at) else _WANTED[why],
                 fixes=(fix,),
                 refs=("Compose Deploy Specification: devices",),
             )
+
+
+def _is_part(at: str) -> bool:
+    """Whether a path is that of limits or reservations without `resources`."""
+    return at in ("deploy.limits", "deploy.reservations")
+
+
+def _moved(service: Service, at: str) -> Fix:
+    """What compose takes in place of a key that it does not know there."""
+    key, right = at.rpartition(".")[2], _WANTED["misplaced"]
+    if _is_part(at):
+        return change("Write it where compose takes it", f"{service.place_of(at)}: move {key} below deploy.resources")
+    lines = [f"{service.place_of(at)}: leave out {key}"]
+    if not service.given_gpus:
+        lines += service.adding(right, "[]", "{driver: nvidia, count: all, capabilities: [gpu]}")
+    return change("Reserve the GPUs where compose takes it", *lines)
 
 
 @check("GPD624", "compose-device-misnamed", "image")

@@ -179,11 +179,13 @@ def _ignored_in_text(giver: Image | Service | None, start: Start, name: str) -> 
     found = _THEN_ANOTHER.search(text)
     if found is None or _STOPS.search(text) or _STOPPING_SHELL.search(" ".join(start.words)):
         return
-    if any(is_preflight(one.command.argv) and started_by_preflight(one.command.argv) for one in start.steps):
-        return
+    run = [one.command.argv for one in start.steps if is_preflight(one.command.argv)]
+    if (start.steps and not run) or any(map(started_by_preflight, run)):
+        return  # it stands between quotes, or becomes the program
     check_ = found["check"].rstrip()
     try:
-        if started_by_preflight(shlex.split(check_)) or "--fail-on never" in check_.replace("=", " "):
+        given = shlex.split(check_)
+        if started_by_preflight(given) or "--fail-on never" in " ".join(given).replace("=", " "):
             return
     except ValueError:
         return

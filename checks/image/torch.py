@@ -13,6 +13,7 @@ from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.torch_dependents import pins_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest
 from gpudoctor.dockerfile.torch_wheels import ImageTorch, cuda_of, outrun, wheels_for
+from gpudoctor.dockerfile.variables import OVERRIDE_CUDA
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.matrix.versions import figures, minor
 
@@ -220,6 +221,11 @@ def _of_vendor(recipe: Recipe, image: Image, held: ImageTorch) -> TorchBuild | N
     return max(same, key=fits, default=None)
 
 
+_NAMED_FOR_CPUS = re.compile(r"(?<![a-z])cpu(only)?(?![a-z])", re.IGNORECASE)
+_ASIDE = re.compile(r"(?<![a-z])(tests?|lint|docs?)(?![a-z])", re.IGNORECASE)
+"""A stage that no GPU computes in."""
+
+
 @check("GPD656", "image-torch-cpu-only", "image")
 def cpu_only(recipe: Recipe) -> Verdicts:
     """The image is made for GPUs, and its torch is a CPU build.
@@ -232,8 +238,8 @@ def cpu_only(recipe: Recipe) -> Verdicts:
     The base image is for CUDA or ROCm, or a service gives the image NVIDIA GPUs; and a command, a lock file or uv's
     sources name the index for CPUs, without a variable that whoever builds the image may set. So does conda with
     pytorch of conda-forge: it sees no driver while an image is built. Nothing is reported if a name says that the
-    image is for CPUs, or if another framework may use the GPU. If GPUs are described, torch is checked against them
-    instead.
+    image is for CPUs, or its stage for tests or documents, or if another framework may use the GPU. If GPUs are
+    described, torch is checked against them instead.
 
     ## Fix safety
     The proposed index has the same release for the base image's vendor. CONDA_OVERRIDE_CUDA counts while conda
@@ -244,24 +250,30 @@ def cpu_only(recipe: Recipe) -> Verdicts:
         if held is None or held.build != "cpu" or held.asked is None or facts is None or recipe.gpus:
             continue
         given = any(one.image is image and one.given_nvidia for one in recipe.services)
-        named = re.search(r"(^|[^a-z])cpu([^a-z]|$)", f"{image.name} {image.file}", re.IGNORECASE)
+        named = _NAMED_FOR_CPUS.search(f"{image.name} {image.file}") or _ASIDE.search(image.name)
         steps = [step for step in image.steps if step.command.line == held.line]
         chosen = any("$" in step.command.written for step in steps)
         if not (facts.cuda or facts.rocm or given) or named or chosen:
             continue
-        if any(one.build is not None for one in recipe.frameworks(image)):
+        if not all(one.cpu for one in recipe.frameworks(image)):
             continue
+        if facts.has_torch and facts.origin == "ngc" and not held.asked.environment:
+            continue  # image-torch-replaced reports it
         kind = "ROCm" if facts.rocm else "CUDA"
         row = _of_vendor(recipe, image, held)
         fixes: tuple[Fix, ...] = ()
-        if any(step.pip is not None and step.pip.without_cuda for step in steps):
-            setting = image.written_env("CONDA_OVERRIDE_CUDA", facts.cuda or _oldest_cuda(recipe, image))
+        if not facts.rocm and any(step.pip is not None and step.pip.without_cuda for step in steps):
+            setting = image.written_env(OVERRIDE_CUDA, facts.cuda or _oldest_cuda(recipe, image))
             line = f"{image.place(held.line)}: above it: {setting}"
             why = "nvidia-smi on the host prints the newest CUDA that its driver supports"
             fixes = (change("Tell conda which CUDA there will be", line, why=why),)
         elif row is not None:
             url = recipe.matrix.torch.index_url(row)
-            line = install_line(recipe, image, held.line, row.version, row.build, url)
+            line = (
+                f"{image.place(held.line)}: name {url} in place of the index for CPUs"
+                if held.asked.by
+                else install_line(recipe, image, held.line, row.version, row.build, url)
+            )
             fixes = (change(f"Install the {kind} build", line),)
         made = f"{image.base} is made for {kind}" if facts.cuda or facts.rocm else "A service gives the image GPUs"
         version = f"torch {held.version}" if held.certain else "its torch"

@@ -54,7 +54,7 @@ def record(examined: ExaminationOptions, variables: dict[str, str], given: str) 
     host = RecordingHost(source, environ, commands=examined.level != "static")
     _complete(host, _surveyed(host, matrix), matrix)
     needles = [pattern.needle for pattern in matrix.tables.log_patterns]
-    anonymous = Anonymous(environ.get("HOME", ""), os.uname().nodename, _texts(host), needles)
+    anonymous = Anonymous(environ.get("HOME", ""), os.uname().nodename, _texts(host), needles, host.environ)
     written = write_root(host, folder, anonymous)
     after = _surveyed(RecordedHost(folder), matrix)
     _tell(given, written, _found(before, matrix), _found(after, matrix))

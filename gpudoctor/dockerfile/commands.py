@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.conditions import KEYWORDS, Conditions
 from gpudoctor.dockerfile.syntax import Instruction
-from gpudoctor.dockerfile.variables import OF_PROGRAMS, partly_expanded
+from gpudoctor.dockerfile.variables import OF_PROGRAMS, OVERRIDE_CUDA, partly_expanded
 from gpudoctor.dockerfile.words import Quoted, Sign, Token, UnclosedError, shell_words
 
 SHELLS = ("sh", "bash", "dash", "ash", "zsh")
@@ -43,13 +43,15 @@ _OF_INSTALLERS = (
     "UV_PROJECT_ENVIRONMENT",
     "POETRY_VIRTUALENVS_IN_PROJECT",
     "PIPENV_VENV_IN_PROJECT",
-    "CONDA_OVERRIDE_CUDA",
+    OVERRIDE_CUDA,
 )
 _WRAPPERS = ("env", "exec", "nice", "nohup", "stdbuf", "timeout", "numactl", "tini", "dumb-init", "catatonit",
              "docker-init", "nvidia_entrypoint.sh", "xvfb-run")  # fmt: skip
 """Programs that become, or start, the program after their options."""
 _AS_A_USER = ("gosu", "su-exec", "s6-setuidgid", "setuidgid")
 """Those whose first word is the user that the program runs as."""
+_OPTION = re.compile(r"-|\d|[A-Za-z_]\w*=|[A-Z_\d]+$")
+"""An option of a wrapper, or its value: a number, a variable, the name of a signal."""
 _WORDS = (*KEYWORDS, "!", "exec", "sudo", "command", "set")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _NEVER_FAIL = ("true", ":", "echo", "printf")
@@ -290,11 +292,12 @@ def _written(words: tuple[str, ...]) -> str:
 
 def behind_wrapper(argv: Sequence[str]) -> tuple[str, ...]:
     """The program behind `tini --`, `env A=b`, `gosu USER` and their like; () where nothing is behind."""
-    rest = tuple(argv)
-    while rest and (name := os.path.basename(rest[0])) in (*_WRAPPERS, *_AS_A_USER):
-        later = (at for at, word in enumerate(rest) if at and not re.match(r"-|\d|[A-Za-z_]\w*=", word))
-        rest = rest[next(later, len(rest)) + (name in _AS_A_USER) :]
-    return rest
+    at = 0
+    while at < len(argv) and (name := os.path.basename(argv[at])) in (*_WRAPPERS, *_AS_A_USER):
+        at += 1 + (name in _AS_A_USER)
+        while at < len(argv) and _OPTION.match(argv[at]):
+            at += 1
+    return tuple(argv[at:])
 
 
 def text_for_shell(argv: Sequence[str]) -> str | None:

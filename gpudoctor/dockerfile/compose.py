@@ -302,9 +302,9 @@ def _count(given: dict[str, Any], deploy: dict[str, Any]) -> int | None:
 
 
 def _count_of(device: dict[str, Any]) -> int | None:
-    count, ids = device.get("count"), _list(device.get("device_ids"))
-    if count is None and not any(str(one).endswith("all") for one in ids):
-        return len(ids) or None
+    count, ids = device.get("count"), ",".join(map(str, _list(device.get("device_ids")))).split(",")
+    if count is None and not any(one.endswith("all") or "$" in one for one in ids):
+        return len(list(filter(None, ids))) or None
     return count if isinstance(count, int) and count >= 0 else None  # -1: all
 
 
@@ -346,7 +346,8 @@ def _list(value: Any) -> list[Any]:
 
 
 def _mapping(value: Any) -> dict[str, str]:
+    """Names with their values. One without a value has that of the shell which starts compose."""
     if isinstance(value, dict):
-        return {str(key): "" if one is None else str(one) for key, one in value.items()}
+        return {str(key): f"${{{key}}}" if one is None else str(one) for key, one in value.items()}
     pairs = (str(one).partition("=") for one in _list(value))
-    return {name: text for name, equals, text in pairs if equals}
+    return {name: text if equals else f"${{{name}}}" for name, equals, text in pairs}

@@ -17,6 +17,7 @@ from gpudoctor.dockerfile.environments import CONDA_ROOT, CONDAS
 from gpudoctor.dockerfile.installs import PipInstall, install_of, split_options
 from gpudoctor.dockerfile.projects import Choice
 from gpudoctor.dockerfile.requirements import Read, Requirement, RequirementCollector
+from gpudoctor.dockerfile.variables import OVERRIDE_CUDA
 
 _FILE = ("-f", "--file", "--name-file")
 _CHANNEL = ("-c", "--channel")
@@ -72,7 +73,7 @@ def conda_installs(command: Command, read: Read, bounds: Bounds, machine: str) -
         incomplete=incomplete,
         unread=not torches and any(_BRINGS_TORCH.search(spec.name) for spec in specs),
         without_cuda=channel == "conda-forge"
-        and not command.variables.get("CONDA_OVERRIDE_CUDA")
+        and not command.variables.get(OVERRIDE_CUDA)
         and not any(_FOR_CUDA.search(f"{spec.name} {spec.build}") for spec in torches),
         channel=channel,
     )
@@ -159,8 +160,10 @@ def _by_pip(
 def _spec(word: str, place: str) -> Spec | None:
     if "$" in word or len(word) > _LONGEST or (found := _SPEC.fullmatch(word.strip())) is None:
         return None
-    channel, name, _, version, build = found.groups()
-    return Spec(name.lower(), _specifier((version or "").strip()), build or "", channel or "", place)
+    channel, name, bracket, version, build = found.groups()
+    asked = re.search(r"build=[\"']?([^\"',\]]+)", bracket or "")
+    build = build or (asked[1] if asked else "")
+    return Spec(name.lower(), _specifier((version or "").strip()), build, channel or "", place)
 
 
 def _specifier(version: str) -> str:

@@ -30,7 +30,7 @@ def without_ignored(read: Read, text: str) -> Read:
 
 def _patterns(text: str) -> Iterator[tuple[bool, _Pattern]]:
     """Each pattern, with whether it keeps what it matches, as `!` says."""
-    for line in text.splitlines()[:_MOST]:
+    for line in text.removeprefix("\ufeff").splitlines()[:_MOST]:
         word = line.strip()
         if word and not line.startswith("#") and len(word) <= _LONGEST:
             parts = posixpath.normpath(word.removeprefix("!").strip()).strip("/").split("/")

@@ -207,11 +207,15 @@ class _Reader:
         )
 
     def _with_files(self, service: Service, folder: str) -> Service:
-        """A service with the variables of its files, over which its own count."""
+        """A service with the variables of its files, over which its own count. An unread one may set any."""
+        read = self._context(folder)
         values: dict[str, str] = {}
         places: dict[str, str] = {}
         for name in service.env_files:
-            text, place = self._context(folder)(name) or "", _place(os.path.join(folder, name))
+            text, place = read(name), _place(os.path.join(folder, name))
+            if text is None:
+                service = replace(service, by_variable=False)
+                continue
             self._bounds.text.spend(len(text))
             for number, key, value in _assignments(text):
                 values[key], places[key] = value, f"{place}:{number}"
@@ -231,7 +235,8 @@ class _Reader:
     def _built_from(self, context: str, file: str) -> Read:
         """Files of the build context of a Dockerfile, without those that its .dockerignore leaves out."""
         read, (folder, name) = self._context(context), os.path.split(file)
-        ignored = self._context(folder)(f"{name}.dockerignore") or read(".dockerignore")
+        ignored = self._context(folder)(f"{name}.dockerignore")  # where there is one, the other does not count
+        ignored = read(".dockerignore") if ignored is None else ignored
         return without_ignored(read, ignored) if ignored else read
 
     def _either(self, folder: str, file: str) -> Read:

@@ -9,6 +9,7 @@ from gpudoctor.dockerfile.commands import found_in_turn
 from gpudoctor.dockerfile.conda import conda_packages
 from gpudoctor.dockerfile.environments import made_by, makes_one
 from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.start import programs
 from gpudoctor.dockerfile.torch_dependents import required_by
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for
 from gpudoctor.dockerfile.torch_wheels import ImageTorch, installed_by
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _UNINSTALLED = re.compile(r"\bpip[\d.]* uninstall\b"), re.compile(r"\storch(\s|$)")
 
+_PYTHON = re.compile(r"python[\d.]*")
 _OF_BASES = ("/opt/conda", "/opt/venv")
 """Where images have an environment of their own."""
 _SEEN = re.compile(r"system-site-packages|SYSTEM_SITE_PACKAGES|\.pth\b")
@@ -35,14 +37,18 @@ def torch_of(image: Image, matrix: Matrix) -> ImageTorch | None:
         return None
     if any(step.script is not None and step.script.names_torch for step in image.steps):
         return None
-    uninstalls = [step.command.line for step in image.steps if found_in_turn(step.command.text, *_UNINSTALLED)]
-    if held is not None and uninstalls:
+    removals = (at for at, step in enumerate(image.steps) if found_in_turn(step.command.text, *_UNINSTALLED))
+    removed = max(removals, default=-1)
+    if removed >= 0:
         held = None
+    kept = {(step.command.line, step.command.text) for step in image.steps[removed + 1 :]}
     for asked in sorted((*asked_for(image), *required_by(image, matrix)), key=lambda asked: asked.line):
+        if (asked.line, asked.text) not in kept:
+            continue
         if asked.maybe:
             return None
         apart = held is not None and held.source == "base" and apart_from_base(image, asked.environment)
-        if held is not None and not apart and _satisfied(held, asked):
+        if held is not None and (_starts_base(image) if apart else _satisfied(held, asked)):
             continue
         held = installed_by(image, matrix, asked)
     return held
@@ -58,6 +64,12 @@ def apart_from_base(image: Image, environment: str | None) -> bool:
     ):
         return False
     return environment not in _OF_BASES or any(made_by(command.argv) for command in made)
+
+
+def _starts_base(image: Image) -> bool:
+    """Whether containers start the Python of the base image: an environment beside it is for some tool."""
+    started = programs(image.entrypoint, image.command)
+    return bool(started) and "PATH" not in image.settings and all(_PYTHON.fullmatch(words[0]) for words in started)
 
 
 def _base_build(image: Image) -> str:

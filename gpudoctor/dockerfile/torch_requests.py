@@ -12,6 +12,7 @@ from gpudoctor.dockerfile.commands import EXTRA_VARIABLES, INDEX_VARIABLES, Comm
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.requirements import Requirement
+from gpudoctor.dockerfile.variables import OVERRIDE_CUDA
 
 if TYPE_CHECKING:
     pass
@@ -100,8 +101,8 @@ def install_request(
         configured.decides(step.command) or bool(strategy and not as_pip),
         as_pip,
     )
-    if install.without_cuda and image.facts is not None:  # another base image may say which CUDA there is
-        build = build or "cpu"
+    if install.without_cuda and image.facts is not None and not any(OVERRIDE_CUDA in line for line in image.source):
+        build = build or "cpu"  # another base image, or who builds this one, may say which CUDA there is
     return TorchRequest(
         line=step.command.line,
         text=step.command.text,

@@ -51,6 +51,9 @@ VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 NO_GPU = ("", "void", "none")
 """The values of NVIDIA_VISIBLE_DEVICES with which the toolkit gives a container no GPU."""
 
+OVERRIDE_CUDA = "CONDA_OVERRIDE_CUDA"
+"""Tells conda which CUDA the driver will support."""
+
 OF_PROGRAMS = (*VISIBLE, "HSA_OVERRIDE_GFX_VERSION", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
 """Variables that decide what a started program sees, and that start scripts set."""
 

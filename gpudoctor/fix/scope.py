@@ -66,7 +66,7 @@ class Scope(Struct, frozen=True):
 def scope_of(target: Target, steps: Iterable[RunStep]) -> Scope:
     """What `steps` can change in `target`. RepairError where this is unknown."""
     made = [folder for step in steps if (folder := venv_made(step))]
-    files = tuple(os.fsencode(os.path.realpath(path)) for path in target.files)
+    files = tuple(map(os.fsencode, map(_real_file, target.files)))
     prefix = os.path.realpath(target.prefix) if target.prefix else ""
     roots, without = _roots(prefix, target.python) if prefix else ((), ())
     there = tuple(root for root in map(os.fsencode, made) if os.path.lexists(root))
@@ -76,6 +76,14 @@ def scope_of(target: Target, steps: Iterable[RunStep]) -> Scope:
         made=tuple(root for root in map(os.fsencode, made) if root not in there),
         without=without,
     )
+
+
+def _real_file(path: str) -> str:
+    """A project file, behind links. RepairError for a link to /dev/null and its like, which nobody may put back."""
+    real = os.path.realpath(path)
+    if os.path.lexists(real) and not os.path.isfile(real):
+        raise RepairError(f"{real} is no regular file, so nothing was changed: put the project file there first.")
+    return real
 
 
 def venv_made(step: RunStep) -> str:

@@ -158,8 +158,12 @@ class Comparison:
 
     @property
     def splits(self) -> bool:
-        """Whether nodes differ in something of weight, though it cannot be told which of them is odd."""
-        return any(self.reader.facts[fact].severity != "note" for fact in self._undecided)
+        """Whether nodes with GPUs differ in something of weight, though it cannot be told which of them is odd."""
+        return any(
+            self.reader.facts[fact].severity != "note"
+            and any(self._by_name[name].model for names in values.values() for name in names)
+            for fact, values in self._undecided.items()
+        )
 
     def _compared_with(self, fact: ComparedFact) -> dict[tuple[str, ...], dict[str, str]]:
         """The nodes' values, for each set of nodes that should agree."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
+from gpudoctor.host.shell_files import settings_alone
 from gpudoctor.privacy import NOT_A_USER, public_text, without_secrets
 
 _OF_THE_MACHINE = ("/proc/", "/sys/", "/dev/", "/etc/", "/var/", "/run/")
@@ -43,8 +44,17 @@ _COMMON_NAMES = frozenset((
 class Anonymous:
     """Replaces the private details of one machine."""
 
-    def __init__(self, home: str, host_name: str, texts: Iterable[bytes], needles: Sequence[str] = ()) -> None:
-        """`texts`: where names of users and UUIDs stand; `needles`: what the lines of a log hold that are kept."""
+    def __init__(
+        self,
+        home: str,
+        host_name: str,
+        texts: Iterable[bytes],
+        needles: Sequence[str] = (),
+        variables: Collection[str] = (),
+    ) -> None:
+        """`texts`: where names of users and UUIDs stand; `needles`: what the lines of a log hold that are kept;
+        `variables`: what is kept of a file that a shell reads."""
+        self._variables = variables
         found: set[bytes] = set()
         ids: set[bytes] = set()
         for text in texts:
@@ -74,6 +84,7 @@ class Anonymous:
         """What a file holds."""
         if path.startswith("/var/log/"):
             content = self._gpu_lines(content)
+        content = settings_alone(path, content, self._variables)
         if path == "/etc/group":
             content = _without_members(content)
         if re.fullmatch(r"/proc/[^/]+/environ", path):

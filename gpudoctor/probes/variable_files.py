@@ -32,7 +32,7 @@ def files_that_set(host: Host, prefix: str, variables: Mapping[str, str]) -> dic
     for path in _files(host, prefix) if wanted else ():
         text = (host.data(path, _LIMIT).value or b"").decode("utf-8", "replace")
         if path.endswith(_OF_CONDA):
-            found |= dict.fromkeys(_of_conda(text).keys() & wanted.keys(), path)
+            found |= {name: path for name, value in _of_conda(text).items() if value == wanted.get(name)}
             continue
         for number, line in enumerate(text.splitlines(), 1):
             for name, value in _set_in(line):

@@ -48,10 +48,18 @@ class Host:
     # --- files ------------------------------------------------------------------------------------
 
     def path(self, path: str) -> Path:
-        return self.root / path.lstrip("/")
+        """Where it lies below the folder."""
+        place = self.root / path.lstrip("/")
+        self._refuse_outside(place.parent)
+        return place
+
+    def _refuse_outside(self, place: Path) -> None:
+        """An absolute link, such as that of a masked unit to /dev/null, leads to a file of the real machine."""
+        assert place.resolve().is_relative_to(self.root.resolve()), f"{place} leads out of {self.root}"
 
     def file(self, path: str, content: str | bytes = "") -> Host:
         place = self.path(path)
+        self._refuse_outside(place)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(content.encode() if isinstance(content, str) else content)
         return self
