@@ -114,7 +114,8 @@ def test_what_torch_answers_is_understood_as_people_write_it(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "says"), [("", 3, "no error message"), ("Bluetooth is off", 3, ""), ("My Own fault", 0, "# mine")]
+    ("text", "code", "says"),
+    [("", 3, "no error message"), ("Bluetooth is off", 3, ""), ("My Own fault", 0, "# mine")],
 )
 def test_a_row_of_a_site_without_any_literal_part(tmp_path: Path, text: str, code: int, says: str) -> None:
     site = tmp_path / "site.yaml"

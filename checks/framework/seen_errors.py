@@ -16,8 +16,10 @@ from gpudoctor.frameworks.torch.message_circumstances import (
     INTEGRATED,
     NO_GPU_ASKED_FOR,
     NO_GPU_GIVEN,
+    beyond,
     fix_for,
     override_for_program,
+    suggested,
     tells_of,
 )
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
@@ -152,7 +154,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     slug = causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named
     older = _of_driver(situation) if slug == _OLD_DRIVER and _NO_DRIVER in row.also and not circumstances else ""
     ranked = older or _ranked(ask, causes, slug)
-    meaning = f"{row.meaning}.{set_here}{other}{_of_person(circumstances)}{ranked} {SEEN} {sentence(line)}"
+    meaning = f"{row.meaning}.{set_here}{other}{suggested(row, circumstances)}{ranked} {SEEN} {sentence(line)}"
     fault = Fault(slug=named, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)
     parts = {
         "message": f"{place}{meaning}" if place else capital(meaning),
@@ -201,11 +203,9 @@ def _fixes(
 
     told = {row.slug, *(one.slug for one in circumstances)}
     given = tuple(fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor)))
-    # A message that names the same cause knows more of it, but not what a person tried.
     better: dict[str, ToldCircumstance] = {}
-    for one in circumstances:
-        if one.of_message or one.slug != row.slug:
-            better.setdefault(one.slug, one)  # the rows are in the order of what they tell
+    for one in beyond(row, circumstances):
+        better.setdefault(one.slug, one)  # the rows are in the order of what they tell
     # No build of torch mends a program with libraries of its own.
     of_program = row.slug in NO_CODE and (causes[0] == _EXTENSION or not all(one.of_torch for one in circumstances))
     other_cause = of_program or (bool(better) and is_refuted(situation, fault.slug))
@@ -272,10 +272,6 @@ def _is_message(situation: Situation, circumstance: ToldCircumstance, said: Told
     """Whether a complaint is the line of a message itself, whose row knows more."""
     pasted = situation.machine.pasted
     return circumstance.alone and pasted is not None and said.line in pasted.error_lines
-
-
-def _of_person(circumstances: tuple[ToldCircumstance, ...]) -> str:
-    return "".join(f" Something else in the text suggests that {one.meaning}." for one in circumstances[:1])
 
 
 def _by_place(
