@@ -772,6 +772,8 @@ def test_half_precision_on_the_cpu_is_a_problem_where_a_gpu_should_compute(messa
     assert problems(message) == []
     assert problems(f"Intel Core i5, no graphics card\n{message}") == []
     assert problems(f"GPU: RTX 4090\ntorch 2.0.1+cu118\ntorch.cuda.is_available(): True\n{message}") == []
+    assert problems(f"GPU: RTX 4090\n$ whisper --device cpu talk.mp3\n{message}") == []
+    assert problems(f"My RTX 3060 is for games. It runs on the CPU on purpose.\n{message}") == []
 
 
 @pytest.mark.parametrize(

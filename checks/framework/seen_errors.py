@@ -242,9 +242,9 @@ def _names_another_gpu(situation: Situation) -> bool:
 
 
 def _has_an_idle_gpu(situation: Situation) -> bool:
-    """Whether a text names a GPU or says that none is used, and nothing tells that torch uses one."""
+    """Whether a text names a GPU or says that none is used, and nothing tells that torch uses one, or should not."""
     pasted = situation.machine.pasted
-    if pasted is None or pasted.works or situation.built_for is not None:
+    if pasted is None or pasted.works or pasted.wants_cpu or situation.built_for is not None:
         return False
     missed = any(one.slug == _CPU_BUILD for one, _ in told_circumstances(situation))
     return missed or any(not gpu.integrated for gpu in situation.machine.gpus)

@@ -49,7 +49,7 @@ class PastedText(Record, frozen=True):
     error_lines: tuple[int, ...] = ()
     """Line of each of `Machine.errors`."""
     wants_cpu: bool = False
-    """It names no GPU, and the CPU is what the person has or wants to use."""
+    """The CPU is what the person wants to use, or all that there is."""
     off_topic: OffTopic = ""
     vendor: Vendor | None = None
     """Whose GPUs it is about, where it names none."""
