@@ -783,6 +783,20 @@ def test_float16_is_too_much_for_an_old_gpu_and_for_the_cpu_beside_a_new_one(gpu
     assert problems(f"GPU: NVIDIA {gpu}\n{FLOAT16}") == [slug]
 
 
+def test_a_torch_for_gpus_is_not_said_to_be_a_cpu_build_because_another_program_took_the_cpu() -> None:
+    assert problems(f"GPU: NVIDIA RTX 3090\ntorch 2.8.0+cu128\n{FLOAT16}") == ["framework-cuda-libs-missing"]
+    assert problems(f"GPU: NVIDIA RTX 3090\ntorch 2.8.0+cpu\n{FLOAT16}")[0] == "torch-cpu-only"
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["... but a CUDA-enabled jaxlib is not installed. Falling back to cpu.", ">>> jax.devices()\n[CpuDevice(id=0)]"],
+)
+def test_jax_without_a_plugin_is_told_that_of_amd_where_the_gpu_is_amds(message: str) -> None:
+    told = str(findings(f"AMD Radeon RX 7900 XTX\n{message}\n")[0].fixes)
+    assert "AMD: `pip install -U jax jax-rocm7-plugin jax-rocm7-pjrt`" in told
+
+
 @pytest.mark.parametrize(
     ("gpu", "slug"), [("RTX PRO 6000 Blackwell", "cuda-toolkit-mismatch"), ("Tesla V100", "gpu-too-old-for-feature")]
 )

@@ -144,7 +144,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     vendor = vendor_of_messages(situation) or vendor_named(text)
     elsewhere = row.slug in NO_CODE and _has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
-    named = _named(row, gpus)
+    named = _named(situation, row, gpus)
     first = _EXTENSION if elsewhere else named
     causes, circumstances = _causes(situation, row, text, first, vendor)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
@@ -208,7 +208,7 @@ def _fixes(
         better.setdefault(one.slug, one)  # the rows are in the order of what they tell
     # No build of torch mends a program with libraries of its own.
     of_program = row.slug in NO_CODE and (causes[0] == _EXTENSION or not all(one.of_torch for one in circumstances))
-    other_cause = of_program or (bool(better) and is_refuted(situation, fault.slug))
+    other_cause = of_program or (bool(better) and is_refuted(situation, row.slug))
     own = override_for_program(situation, fault.gpus, text) if of_program or not row.of_torch else ()
     own = own if not row.of_torch or situation.variable(OVERRIDE) is None else ()
     return (*own, *map(fix_of, better.values()), *given, *(() if other_cause else fixes(situation, fault)))
@@ -250,15 +250,17 @@ def _has_an_idle_gpu(situation: Situation) -> bool:
     return missed or any(not gpu.integrated for gpu in situation.machine.gpus)
 
 
-def _named(row: ErrorPattern, gpus: tuple[Gpu, ...]) -> str:
-    """The cause that a message names on these GPUs: an older one lacks other things than a newer one."""
+def _named(situation: Situation, row: ErrorPattern, gpus: tuple[Gpu, ...]) -> str:
+    """The cause that a message names on these GPUs: an older one lacks other things than a newer one. If the facts
+    refute it, the next one."""
     archs = [(gpu.arch.value or "").removeprefix("sm_") for gpu in gpus]
     capabilities = [int(arch) for arch in archs if arch.isdigit()]
-    if not capabilities or len(capabilities) < len(archs):
-        return row.slug
-    if row.slug == _NEWER and _OLDER in row.also and max(capabilities) < _FIRST_OF_ALL_BUILDS:
-        return _OLDER
-    return _NOT_ON_THIS_GPU if max(capabilities) < row.needs_sm else row.slug
+    if capabilities and len(capabilities) == len(archs):
+        if row.slug == _NEWER and _OLDER in row.also and max(capabilities) < _FIRST_OF_ALL_BUILDS:
+            return _OLDER
+        if max(capabilities) < row.needs_sm:
+            return _NOT_ON_THIS_GPU
+    return next((slug for slug in (row.slug, *row.also) if not is_refuted(situation, slug)), row.slug)
 
 
 def _hiding(situation: Situation) -> str:

@@ -225,8 +225,8 @@ def extension_torch_mismatch(situation: Situation) -> Verdicts:
 
     ## How it is judged
     By the symbols of torch that its libraries need: each must be defined by the installed torch. A package that pins
-    this very torch is not read. Of a package that is only listed, its version may tell its torch (2.1.2+pt28cu128). torchao compares the releases itself: beside another torch it leaves its libraries
-    out, which is a warning.
+    this very torch is not read. Of one that is only listed, the version may tell its torch (2.1.2+pt28cu128). torchao
+    compares the releases itself: beside another torch it leaves its libraries out, which is a warning.
 
     ## Fix safety
     Replaces only the package, if a release of it is known that was built for this torch.
