@@ -293,10 +293,9 @@ def _by_place(
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
-        # On Windows the toolkit is Docker Desktop's own, and what it lacks is the driver.
-        on_windows = _is_of_windows(situation) and row.slug == _NO_TOOLKIT
         first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
-        causes = ("wsl-driver", *causes) if on_windows else causes
+        if row.slug == _NO_TOOLKIT and is_refuted(situation, _NO_TOOLKIT):  # Docker Desktop has it, and no driver
+            causes = ("wsl-driver", *causes)
         return tuple(sorted(causes, key=lambda slug: slug not in first))
     if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")

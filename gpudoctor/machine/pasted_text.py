@@ -28,6 +28,8 @@ class Told(Record, frozen=True):
 
 DOCKER_DESKTOP = "docker-desktop-of-linux"
 """Circumstance: a virtual machine without the GPU runs the containers."""
+DOCKER_DESKTOP_OF_WINDOWS = "docker-desktop-of-windows"
+"""Circumstance: Docker brings NVIDIA's toolkit itself."""
 
 
 class PastedText(Record, frozen=True):
