@@ -885,3 +885,18 @@ def test_a_library_that_ctranslate2_misses_comes_with_wheels() -> None:
 def test_ollama_finds_no_gpu_with_an_old_driver(gpu: str, driver: str, slug: str) -> None:
     text = f'ollama uses only the CPU, {gpu}\nmsg="no compatible GPUs were discovered"\nDriver Version: {driver}'
     assert problems(text)[:1] == [slug]
+
+
+@pytest.mark.parametrize("where", ["$ export JAX_PLATFORMS=cpu\n", 'os.environ["JAX_PLATFORM_NAME"] = "cpu"\n'])
+def test_a_jax_that_is_told_to_use_the_cpu_lacks_no_plugin(where: str) -> None:
+    listed = ">>> jax.devices()\n[CpuDevice(id=0)]\nRTX 3060\n"
+    assert problems(listed) == ["framework-cpu-only"]
+    assert problems(where + listed) == []
+
+
+def test_no_override_is_offered_where_the_message_is_about_the_integrated_gpu() -> None:
+    lacks = "rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat for GPU arch : "
+    found = findings(f"GPU: RX 7800 XT\n{lacks}gfx1103\n")[0]
+    assert found.slug == "amd-igpu-interferes"
+    assert "HSA_OVERRIDE" not in str(found.fixes)
+    assert "HSA_OVERRIDE" in str(findings(f"GPU: RX 6700 XT\n{lacks}gfx1031\n")[0].fixes)

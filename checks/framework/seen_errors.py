@@ -210,7 +210,7 @@ def _fixes(
     of_program = row.slug in NO_CODE and (causes[0] == _EXTENSION or not all(one.of_torch for one in circumstances))
     other_cause = of_program or (bool(better) and is_refuted(situation, row.slug))
     own = override_for_program(situation, fault.gpus, text) if of_program or not row.of_torch else ()
-    own = own if not row.of_torch or situation.variable(OVERRIDE) is None else ()
+    own = () if causes[:1] == (INTEGRATED,) or (row.of_torch and situation.variable(OVERRIDE) is not None) else own
     return (*own, *map(fix_of, better.values()), *given, *(() if other_cause else fixes(situation, fault)))
 
 
