@@ -314,6 +314,36 @@ def test_a_build_for_this_torch_is_named_with_its_command(name, version, url, co
     assert ["torch 2.8" in fix.title for fix in fixes[1:]] == ([True] if "pt28" in version else [])
 
 
+def _listed(version: str, build: str) -> Machine:
+    """A torch and a package of which a person told the versions alone."""
+    gpu = amd_gpu() if "rocm" in build else nvidia_gpu()
+    machine = (amd_machine if "rocm" in build else nvidia_machine)(gpu, torch=torch(build))
+    return with_environment(
+        machine, distributions=known((Distribution("torch-scatter", version, "text, line 7"),), "test")
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "build", "slugs"),
+    [
+        ("2.1.2+pt28cu128", "2.9.1+cu128", [MISMATCH]),
+        ("2.1.2+pt29cu128", "2.9.1+cu128", []),
+        ("2.1.2", "2.9.1+cu128", []),
+        ("2.1.2+pt29cpu", "2.9.1+cu128", [SLUG]),
+        ("2.1.2+pt28cpu", "2.9.1+cpu", [MISMATCH]),
+        ("2.1.2+pt29cpu", "2.9.1+cpu", []),
+    ],
+)
+def test_the_version_of_a_listed_package_tells_its_torch(version: str, build: str, slugs: list[str]) -> None:
+    known_ones = dict(told(_listed(version, build)))
+    assert [slug for slug in (MISMATCH, SLUG) if slug in known_ones] == slugs
+
+
+def test_no_page_of_wheels_is_named_for_a_build_that_it_has_none_for() -> None:
+    text = finding(_listed("2.1.2+pt28cpu", "2.9.1+rocm6.4"), MISMATCH).fixes[0].remedies[0].text
+    assert "data.pyg.org" not in text and "compile it here" in text
+
+
 def _with_torchao(release: str, beside: str, *symbols: str) -> Machine:
     library = Extension("torchao", release, "/site/torchao/_C.abi3.so", of_torch=True, undefined=symbols)
     listed = known((Distribution("torchao", release, "/site/torchao.dist-info"),), "test")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -110,3 +111,17 @@ def test_a_sentence_without_any_message_is_explained_by_what_it_tells() -> None:
 def test_what_torch_answers_is_understood_as_people_write_it(said: str) -> None:
     done = gpudoctor("explain", f"torch.cuda.is_available() {said}")
     assert done.returncode == 0 and done.stdout.startswith("# torch-not-available")
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "says"),
+    [("", 3, "no error message"), ("Bluetooth is off", 3, ""), ("My Own fault", 0, "# mine")],
+)
+def test_a_row_of_a_site_without_any_literal_part(tmp_path: Path, text: str, code: int, says: str) -> None:
+    site = tmp_path / "site.yaml"
+    site.write_text(
+        "error_patterns: [{id: mine, pattern: '(?i)my own fault', example: My own fault, meaning: an own fault,"
+        " vendor: any, about: gpu, slug: no-driver, workaround: Do it.}]\n"
+    )
+    done = gpudoctor("explain", text, "--matrix", str(site))
+    assert done.returncode == code and says in done.stdout + done.stderr

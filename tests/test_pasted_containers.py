@@ -125,6 +125,8 @@ NO_DEVICE_DRIVER = (
         ("Ubuntu 24.04, RTX 3070", "container-toolkit-missing", "nvidia-ctk runtime configure"),
         ("I use Docker Desktop on Fedora 41, RTX 3070", "container-no-gpu", "docker context use default"),
         ("Windows 11, Docker Desktop 4.30, RTX 3070", "wsl-driver", "In Windows"),
+        ("Docker Desktop on Windows 11 with WSL2, RTX 3070", "wsl-driver", "Install no toolkit"),
+        ("WSL2: I removed Docker Desktop and use docker-ce, RTX 3070", "container-toolkit-missing", "nvidia-ctk"),
         ("Ubuntu 22.04 in WSL2, docker-ce, RTX 3070", "container-toolkit-missing", "nvidia-ctk runtime configure"),
     ],
 )
@@ -132,3 +134,4 @@ def test_which_docker_it_is_decides_what_gives_it_gpus(told: str, slug: str, adv
     found = judgement(NO_DEVICE_DRIVER + told).findings[0]
     assert found.slug == slug
     assert advice in str(found.fixes[0].remedies)
+    assert slug == "container-toolkit-missing" or "WSL2" not in told or "nvidia-ctk" not in str(found.fixes)

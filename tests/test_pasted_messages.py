@@ -772,6 +772,8 @@ def test_half_precision_on_the_cpu_is_a_problem_where_a_gpu_should_compute(messa
     assert problems(message) == []
     assert problems(f"Intel Core i5, no graphics card\n{message}") == []
     assert problems(f"GPU: RTX 4090\ntorch 2.0.1+cu118\ntorch.cuda.is_available(): True\n{message}") == []
+    assert problems(f"GPU: RTX 4090\n$ whisper --device cpu talk.mp3\n{message}") == []
+    assert problems(f"My RTX 3060 is for games. It runs on the CPU on purpose.\n{message}") == []
 
 
 @pytest.mark.parametrize(
@@ -779,6 +781,20 @@ def test_half_precision_on_the_cpu_is_a_problem_where_a_gpu_should_compute(messa
 )
 def test_float16_is_too_much_for_an_old_gpu_and_for_the_cpu_beside_a_new_one(gpu: str, slug: str) -> None:
     assert problems(f"GPU: NVIDIA {gpu}\n{FLOAT16}") == [slug]
+
+
+def test_a_torch_for_gpus_is_not_said_to_be_a_cpu_build_because_another_program_took_the_cpu() -> None:
+    assert problems(f"GPU: NVIDIA RTX 3090\ntorch 2.8.0+cu128\n{FLOAT16}") == ["framework-cuda-libs-missing"]
+    assert problems(f"GPU: NVIDIA RTX 3090\ntorch 2.8.0+cpu\n{FLOAT16}")[0] == "torch-cpu-only"
+
+
+@pytest.mark.parametrize(
+    "message",
+    ["... but a CUDA-enabled jaxlib is not installed. Falling back to cpu.", ">>> jax.devices()\n[CpuDevice(id=0)]"],
+)
+def test_jax_without_a_plugin_is_told_that_of_amd_where_the_gpu_is_amds(message: str) -> None:
+    told = str(findings(f"AMD Radeon RX 7900 XTX\n{message}\n")[0].fixes)
+    assert "AMD: `pip install -U jax jax-rocm7-plugin jax-rocm7-pjrt`" in told
 
 
 @pytest.mark.parametrize(
@@ -869,3 +885,18 @@ def test_a_library_that_ctranslate2_misses_comes_with_wheels() -> None:
 def test_ollama_finds_no_gpu_with_an_old_driver(gpu: str, driver: str, slug: str) -> None:
     text = f'ollama uses only the CPU, {gpu}\nmsg="no compatible GPUs were discovered"\nDriver Version: {driver}'
     assert problems(text)[:1] == [slug]
+
+
+@pytest.mark.parametrize("where", ["$ export JAX_PLATFORMS=cpu\n", 'os.environ["JAX_PLATFORM_NAME"] = "cpu"\n'])
+def test_a_jax_that_is_told_to_use_the_cpu_lacks_no_plugin(where: str) -> None:
+    listed = ">>> jax.devices()\n[CpuDevice(id=0)]\nRTX 3060\n"
+    assert problems(listed) == ["framework-cpu-only"]
+    assert problems(where + listed) == []
+
+
+def test_no_override_is_offered_where_the_message_is_about_the_integrated_gpu() -> None:
+    lacks = "rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat for GPU arch : "
+    found = findings(f"GPU: RX 7800 XT\n{lacks}gfx1103\n")[0]
+    assert found.slug == "amd-igpu-interferes"
+    assert "HSA_OVERRIDE" not in str(found.fixes)
+    assert "HSA_OVERRIDE" in str(findings(f"GPU: RX 6700 XT\n{lacks}gfx1031\n")[0].fixes)

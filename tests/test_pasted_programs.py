@@ -91,9 +91,9 @@ INSUFFICIENT = (
 @pytest.mark.parametrize(
     ("machine", "needed", "branch"),
     [
-        ("NVIDIA A100-PCIE-40GB, host driver 515.65.01", "CUDA 12 (driver 525.60.13 or newer)", "620"),
+        ("NVIDIA A100-PCIE-40GB, host driver 515.65.01", "CUDA 12 (driver 525.60.13 or newer)", "580"),
         ("GTX 1080, driver 470.256.02", "CUDA 12 (driver 525.60.13 or newer)", "580"),
-        ("RTX 3060, driver 550.120", "CUDA 13 (driver 580 or newer)", "620"),
+        ("RTX 3060, driver 550.120", "CUDA 13 (driver 580 or newer)", "580"),
     ],
 )
 def test_a_known_driver_is_told_what_it_is_too_old_for(machine: str, needed: str, branch: str) -> None:
@@ -146,8 +146,23 @@ def test_a_message_is_explained_before_it_is_quoted() -> None:
 
 
 def test_what_the_text_suggests_is_said_with_one_colon() -> None:
-    told = first(f"Ollama uses only the CPU.\n{REFUSED.format(gfx='gfx1031').splitlines()[1]}\n").message
-    assert "suggests that the program computes on the CPU: it has no library" in told
+    message = 'docker: Error response from daemon: could not select device driver "" with capabilities: [[gpu]].'
+    told = first(f"I use Docker Desktop on Ubuntu.\n{message}\n").message
+    assert (
+        "suggests that Docker Desktop runs containers in a virtual machine of its own, which has no GPU: no" in told
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Ollama uses only the CPU.\n{REFUSED.format(gfx='gfx1031').splitlines()[1]}\n",
+        "Secure Boot is on.\nmodprobe: ERROR: could not insert 'nvidia': Key was rejected by service\n",
+        "I forgot to log in again after usermod.\n/dev/kfd: Permission denied\n",
+    ],
+)
+def test_words_that_name_the_cause_of_the_message_are_not_said_to_suggest_something_else(text: str) -> None:
+    assert "Something else in the text suggests" not in first(text).message
 
 
 # --- texts that leave all open ---------------------------------------------------------------------

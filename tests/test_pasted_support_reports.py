@@ -66,6 +66,34 @@ def test_a_system_and_a_gpu_are_known_beside_letters_of_other_scripts(text: str)
     assert read.gpus[0].name.lower().replace(" ", "").endswith("5070ti")
 
 
+@pytest.mark.parametrize(
+    ("text", "system"),
+    [
+        ("From my Mac I ssh into my server (RTX 3090).", ""),
+        ("I work on my macbook over ssh, the server has an RTX 3090.", ""),
+        ("I connect from Windows 11 by ssh to a server with an RTX 3090.", ""),
+        ("I ssh into my Mac mini.", "macos"),
+        ("My Mac studio: I ssh into it.", "macos"),
+        ("My key is in C:\\Users\\me\\.ssh\\id, on Windows 11 with an RTX 3090.", "windows"),
+    ],
+)
+def test_the_machine_that_a_person_works_from_is_not_the_one_that_is_meant(text: str, system: str) -> None:
+    read = machine(f"{text}\nFailed to initialize NVML: Driver/library version mismatch\n")
+    assert read.pasted
+    assert read.pasted.foreign == system
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "nouveau conflicts with nvidia, how do I blacklist it? GTX 1060",
+        "torch.cuda.is_available() is False on my GTX 1060, pip list says torch 2.9.1+cpu",
+    ],
+)
+def test_a_gpu_is_read_beside_lists_that_list_no_gpus(text: str) -> None:
+    assert [gpu.name for gpu in machine(text).gpus] == ["GTX 1060"]
+
+
 def test_a_version_of_windows_in_another_word_is_none() -> None:
     read = machine(f"RuntimeError: {NO_KERNEL}\nsubwindows10 and windows100\n")
     assert read.pasted

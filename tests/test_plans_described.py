@@ -260,7 +260,7 @@ def test_the_undo_names_a_version_that_its_index_has(machine: str, undo: str) ->
         (
             "--gpu A10 --driver 470.57.02 --platform linux/arm64 --python-version 3.11 --torch 1.13.0+cpu "
             "--package vllm==0.33.0",
-            "2.14.0+cu132",
+            "2.14.0",
             "Reboot.",
         ),
     ],
@@ -275,7 +275,7 @@ def test_a_fix_that_makes_a_warning_an_error_does_not_come_first():
     # vLLM 0.14 is made for torch 2.9: a driver leaves it that, an older torch does not.
     machine = "--gpu sm_86 --driver 460.106.00 --torch 2.9.0+cu130 --package vllm==0.14.1 --python-version 3.12"
     first = next(one for one in whatif(machine)["findings"] if one["slug"] == "driver-too-old")
-    assert first["fixes"][0]["title"] == "Install NVIDIA driver 620 (open kernel modules)"
+    assert first["fixes"][0]["title"] == "Install NVIDIA driver 580 (open kernel modules)"
 
 
 @pytest.mark.parametrize(
@@ -325,7 +325,7 @@ def test_no_torch_for_another_cuda_is_installed_beside_vllm():
     machine = "--gpu RTX~4090 --driver 570.133.07 --torch 2.14.0+cu130 --package vllm==0.33.0"
     assert "cu126" not in shown(plan_of(described(machine)))
     (problem,) = whatif(machine)["findings"]
-    assert "NVIDIA driver 620" in problem["fixes"][1]["title"]
+    assert "NVIDIA driver 580" in problem["fixes"][1]["title"]
 
 
 # --- programs that choose their torch -------------------------------------------------------------------
@@ -365,7 +365,7 @@ def test_a_driver_comes_where_no_release_of_a_program_runs_on_the_present_one() 
     machine = "--gpu A100 --driver 460.106.00 --torch 2.9.1+cpu --package vllm==0.14.1 --python-version 3.12"
     plan = plan_of(described(machine))
     assert plan.predicted.verdict == "ok"
-    assert "driver of branch 620" in shown(plan)
+    assert "driver of branch 580" in shown(plan)
     assert "cu118" not in shown(plan)
 
 

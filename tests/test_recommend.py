@@ -648,7 +648,7 @@ def test_a_requirement_that_no_build_is_chosen_by_is_told() -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--gpu RTX~5070 --gpu A2 --driver 535.183.01 --os ubuntu-18.04 --python-version 3.12", "Driver 620"),
+        ("--gpu RTX~5070 --gpu A2 --driver 535.183.01 --os ubuntu-18.04 --python-version 3.12", "Driver 580"),
         ("--gpu RTX~5070 --gpu A2 --driver 580.95.05 --os ubuntu-18.04 --python-version 3.12", "newer distribution"),
         ("--gpu RTX~5070 --gpu A2 --driver 580.95.05 --python-version 3.8", "another Python"),
         ("--gpu RX~9070 --gpu RX~6800 --python-version 3.8", "another Python"),

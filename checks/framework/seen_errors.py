@@ -16,8 +16,10 @@ from gpudoctor.frameworks.torch.message_circumstances import (
     INTEGRATED,
     NO_GPU_ASKED_FOR,
     NO_GPU_GIVEN,
+    beyond,
     fix_for,
     override_for_program,
+    suggested,
     tells_of,
 )
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
@@ -142,7 +144,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     vendor = vendor_of_messages(situation) or vendor_named(text)
     elsewhere = row.slug in NO_CODE and _has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
-    named = _named(row, gpus)
+    named = _named(situation, row, gpus)
     first = _EXTENSION if elsewhere else named
     causes, circumstances = _causes(situation, row, text, first, vendor)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
@@ -152,7 +154,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     slug = causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named
     older = _of_driver(situation) if slug == _OLD_DRIVER and _NO_DRIVER in row.also and not circumstances else ""
     ranked = older or _ranked(ask, causes, slug)
-    meaning = f"{row.meaning}.{set_here}{other}{_of_person(circumstances)}{ranked} {SEEN} {sentence(line)}"
+    meaning = f"{row.meaning}.{set_here}{other}{suggested(row, circumstances)}{ranked} {SEEN} {sentence(line)}"
     fault = Fault(slug=named, kernels=(), ran=0, devices=(), gpus=gpus, causes=(row,), vendor=vendor)
     parts = {
         "message": f"{place}{meaning}" if place else capital(meaning),
@@ -201,16 +203,14 @@ def _fixes(
 
     told = {row.slug, *(one.slug for one in circumstances)}
     given = tuple(fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor)))
-    # A message that names the same cause knows more of it, but not what a person tried.
     better: dict[str, ToldCircumstance] = {}
-    for one in circumstances:
-        if one.of_message or one.slug != row.slug:
-            better.setdefault(one.slug, one)  # the rows are in the order of what they tell
+    for one in beyond(row, circumstances):
+        better.setdefault(one.slug, one)  # the rows are in the order of what they tell
     # No build of torch mends a program with libraries of its own.
     of_program = row.slug in NO_CODE and (causes[0] == _EXTENSION or not all(one.of_torch for one in circumstances))
-    other_cause = of_program or (bool(better) and is_refuted(situation, fault.slug))
+    other_cause = of_program or (bool(better) and is_refuted(situation, row.slug))
     own = override_for_program(situation, fault.gpus, text) if of_program or not row.of_torch else ()
-    own = own if not row.of_torch or situation.variable(OVERRIDE) is None else ()
+    own = () if causes[:1] == (INTEGRATED,) or (row.of_torch and situation.variable(OVERRIDE) is not None) else own
     return (*own, *map(fix_of, better.values()), *given, *(() if other_cause else fixes(situation, fault)))
 
 
@@ -242,23 +242,25 @@ def _names_another_gpu(situation: Situation) -> bool:
 
 
 def _has_an_idle_gpu(situation: Situation) -> bool:
-    """Whether a text names a GPU or says that none is used, and nothing tells that torch uses one."""
+    """Whether a text names a GPU or says that none is used, and nothing tells that torch uses one, or should not."""
     pasted = situation.machine.pasted
-    if pasted is None or pasted.works or situation.built_for is not None:
+    if pasted is None or pasted.works or pasted.wants_cpu or situation.built_for is not None:
         return False
     missed = any(one.slug == _CPU_BUILD for one, _ in told_circumstances(situation))
     return missed or any(not gpu.integrated for gpu in situation.machine.gpus)
 
 
-def _named(row: ErrorPattern, gpus: tuple[Gpu, ...]) -> str:
-    """The cause that a message names on these GPUs: an older one lacks other things than a newer one."""
+def _named(situation: Situation, row: ErrorPattern, gpus: tuple[Gpu, ...]) -> str:
+    """The cause that a message names on these GPUs: an older one lacks other things than a newer one. If the facts
+    refute it, the next one."""
     archs = [(gpu.arch.value or "").removeprefix("sm_") for gpu in gpus]
     capabilities = [int(arch) for arch in archs if arch.isdigit()]
-    if not capabilities or len(capabilities) < len(archs):
-        return row.slug
-    if row.slug == _NEWER and _OLDER in row.also and max(capabilities) < _FIRST_OF_ALL_BUILDS:
-        return _OLDER
-    return _NOT_ON_THIS_GPU if max(capabilities) < row.needs_sm else row.slug
+    if capabilities and len(capabilities) == len(archs):
+        if row.slug == _NEWER and _OLDER in row.also and max(capabilities) < _FIRST_OF_ALL_BUILDS:
+            return _OLDER
+        if max(capabilities) < row.needs_sm:
+            return _NOT_ON_THIS_GPU
+    return next((slug for slug in (row.slug, *row.also) if not is_refuted(situation, slug)), row.slug)
 
 
 def _hiding(situation: Situation) -> str:
@@ -272,10 +274,6 @@ def _is_message(situation: Situation, circumstance: ToldCircumstance, said: Told
     """Whether a complaint is the line of a message itself, whose row knows more."""
     pasted = situation.machine.pasted
     return circumstance.alone and pasted is not None and said.line in pasted.error_lines
-
-
-def _of_person(circumstances: tuple[ToldCircumstance, ...]) -> str:
-    return "".join(f" Something else in the text suggests that {one.meaning}." for one in circumstances[:1])
 
 
 def _by_place(
@@ -295,10 +293,9 @@ def _by_place(
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
-        # On Windows the toolkit is Docker Desktop's own, and what it lacks is the driver.
-        on_windows = _is_of_windows(situation) and row.slug == _NO_TOOLKIT
         first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
-        causes = ("wsl-driver", *causes) if on_windows else causes
+        if row.slug == _NO_TOOLKIT and is_refuted(situation, _NO_TOOLKIT):  # Docker Desktop has it, and no driver
+            causes = ("wsl-driver", *causes)
         return tuple(sorted(causes, key=lambda slug: slug not in first))
     if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")

@@ -13,6 +13,7 @@ from gpudoctor.frameworks.torch.compiled_packages import (
     built_for,
     dependent_row,
     has_own_check,
+    stated_torch,
     symbol_evidence,
     torch_mismatch,
     unloadable,
@@ -95,11 +96,13 @@ def _for_the_cpu(situation: Situation) -> Iterator[Finding]:
     torch, gpus = situation.torch, tuple(fit.gpu for fit in fits(situation) if fit.served)
     if torch is None or not gpus or situation.built_for is None:
         return
-    for name, extensions in by_package(situation).items():
-        package = situation.machine.installed(name)
-        own = any(one.of_torch for one in extensions) and name not in COMPANIONS
-        if package is None or not own or not re.search(r"(?<![a-z])cpu$", local_version(package.version)):
+    extensions = by_package(situation)
+    for package in situation.machine.packages:
+        own = _tells_its_torch(package) or any(one.of_torch for one in extensions.get(package.name, ()))
+        of_torch = own and package.name not in COMPANIONS
+        if not of_torch or not re.search(r"(?<![a-z])cpu$", local_version(package.version)):
             continue
+        name = package.name
         how = own_build(situation, torch, name) or f"Install a build of {name} for GPUs (see its release page)."
         yield finding(
             "warning",
@@ -222,8 +225,8 @@ def extension_torch_mismatch(situation: Situation) -> Verdicts:
 
     ## How it is judged
     By the symbols of torch that its libraries need: each must be defined by the installed torch. A package that pins
-    this very torch is not read. torchao compares the releases itself: beside another torch it leaves its libraries
-    out, which is a warning.
+    this very torch is not read. Of one that is only listed, the version may tell its torch (2.1.2+pt28cu128). torchao
+    compares the releases itself: beside another torch it leaves its libraries out, which is a warning.
 
     ## Fix safety
     Replaces only the package, if a release of it is known that was built for this torch.
@@ -234,7 +237,8 @@ def extension_torch_mismatch(situation: Situation) -> Verdicts:
         if torch is None or installed is None:
             continue
         row, lacking = dependent_row(situation, installed), unloadable(situation, package)
-        if not lacking and (row is None or torch_mismatch(situation, package) is None):
+        known = row is not None or _tells_its_torch(installed)
+        if not lacking and (not known or torch_mismatch(situation, package) is None):
             continue
         from gpudoctor.frameworks.torch.release_for_torch import for_this_torch
 
@@ -257,11 +261,18 @@ def extension_torch_mismatch(situation: Situation) -> Verdicts:
 
 
 def _compiled_against(situation: Situation) -> tuple[str, ...]:
-    """Packages whose libraries were read, and those whose releases the matrix knows, without a check of their own."""
+    """Packages whose libraries were read, those whose releases the matrix knows, and listed ones that tell their
+    torch, without a check of their own."""
     rows = situation.matrix.tables.torch_dependents
     known = (row.package for row in rows if row.slug == "extension-torch-mismatch")
-    packages = dict.fromkeys((*by_package(situation), *known))
+    listed = (one.name for one in situation.machine.packages if _tells_its_torch(one))
+    packages = dict.fromkeys((*by_package(situation), *known, *listed))
     return tuple(package for package in packages if not has_own_check(situation, package))
+
+
+def _tells_its_torch(installed: Distribution) -> bool:
+    """Whether nothing but the version of a package can tell its torch, and does."""
+    return installed.only_named and stated_torch(installed) is not None
 
 
 def _of_another_torch(installed: Distribution, torch: Torch, lacking: tuple[Extension, ...], wanted: str) -> str:

@@ -28,6 +28,8 @@ class Told(Record, frozen=True):
 
 DOCKER_DESKTOP = "docker-desktop-of-linux"
 """Circumstance: a virtual machine without the GPU runs the containers."""
+DOCKER_DESKTOP_OF_WINDOWS = "docker-desktop-of-windows"
+"""Circumstance: Docker brings NVIDIA's toolkit itself."""
 
 
 class PastedText(Record, frozen=True):
@@ -49,7 +51,7 @@ class PastedText(Record, frozen=True):
     error_lines: tuple[int, ...] = ()
     """Line of each of `Machine.errors`."""
     wants_cpu: bool = False
-    """It names no GPU, and the CPU is what the person has or wants to use."""
+    """The CPU is what the person wants to use, or all that there is."""
     off_topic: OffTopic = ""
     vendor: Vendor | None = None
     """Whose GPUs it is about, where it names none."""

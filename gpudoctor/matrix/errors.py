@@ -171,6 +171,8 @@ class ErrorQuestions:
         self, text: str, lines: list[str], vendors: Collection[str | None], *, seen: bool
     ) -> Iterator[tuple[ErrorPattern, int]]:
         """Rows and the lines that they match, row by row; `seen`: a person saw the text."""
+        if not lines:  # a row without needles would be looked for in a first line
+            return
         text = "\n".join(text.splitlines())
         may_hold = Words(text).may_hold if len(text) > _LONG else text.__contains__
         for row in self.tables.error_patterns:

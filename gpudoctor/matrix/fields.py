@@ -28,10 +28,11 @@ _SPECIFIERS = {
     "framework_variables": ("version", "package_version"),
     "framework_flags": ("gone_from",),
     "torch_releases": ("triton",),
+    "wheel_pages": ("torch",),
 }
 _PATTERNS = (
     "distribution", "requires", "pattern", "unless", "beside", "without", "spare", "library", "packages",
-    "gone", "takes", "chosen", "record",
+    "gone", "takes", "chosen", "record", "for_builds",
 )  # fmt: skip
 """Fields that hold regular expressions, in whatever row."""
 

@@ -139,8 +139,9 @@ class NvidiaQuestions:
     ) -> tuple[str, str] | None:
         """(branch, minimum version) to install for these GPUs; None if no such branch exists.
 
-        It is a maintained branch that still runs all of them and is no older than `at_least`. The branch of the
-        `present` driver stays if it is such a branch. If a GPU has no maintained branch left, its last one is given.
+        It is a maintained branch that still runs all of them and is no older than `at_least`: one that some
+        distribution has packages of, before a long-term one, before the newest. The branch of the `present` driver
+        stays if it is a maintained one. If a GPU has no maintained branch left, its last one is given.
         """
         needed = [driver for driver in (at_least, *(self.first_driver(sm) for sm in sms)) if driver]
         minimum = max(needed, key=figures, default=None)
@@ -148,11 +149,11 @@ class NvidiaQuestions:
         last = min(lasts, key=figures, default=None)
         fitting = [row for row in self.tables.driver_branches if _fits(row, minimum, last)]
         maintained = [row for row in fitting if self._maintained(row)]
-        long_term = [row for row in maintained if row.kind == "long-term"]
         kept = [row for row in maintained if present and row.branch == present.partition(".")[0]]
+        packaged = {row.branch for row in self.tables.driver_packages}
         chosen = max(
-            kept or long_term or maintained or [row for row in fitting if row.branch == last],
-            key=lambda row: figures(row.branch),
+            kept or maintained or [row for row in fitting if row.branch == last],
+            key=lambda row: (row.branch in packaged, row.kind == "long-term", figures(row.branch)),
             default=None,
         )
         if chosen is None:

@@ -146,14 +146,14 @@ def framework_variables(situation: Situation) -> bool:
 
 
 def computing_packages(situation: Situation) -> bool:
-    """A package has libraries that compute on GPUs; or nobody sees them, and it was described or the matrix tells
+    """A package has libraries that compute on GPUs; or nobody sees them, and it is only named or the matrix tells
     its oldest GPU, or how it comes without them."""
     environment, packages = situation.environment, situation.machine.packages
     if environment and environment.extensions:
         return True
     rows = situation.matrix.tables.extension_builds if packages else ()
     told = {row.package for row in rows if row.least or row.skip}
-    return any(one.path == "description" or one.name in told for one in packages)
+    return any(one.only_named or one.name in told for one in packages)
 
 
 def interrupted_installs(situation: Situation) -> bool:

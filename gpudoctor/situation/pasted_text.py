@@ -71,7 +71,8 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
         message = f"{finding.message} The text says that it works all the same: nothing has to be done."
         return replace(finding, severity="note", message=message, evidence=(*finding.evidence, works), fixes=())
     elsewhere = text.foreign == "macos" and finding.slug in (*_ONLY_NO_GPU, *_NO_DEVICE)
-    if elsewhere or (text.wants_cpu and finding.slug in _ONLY_NO_GPU):
+    on_the_cpu = text.wants_cpu and not situation.machine.gpus
+    if elsewhere or (on_the_cpu and finding.slug in _ONLY_NO_GPU):
         built = finding.slug == "torch-cpu-only" and text.foreign == "macos"
         message = _ON_A_MAC if built else finding.message
         fixes = _there(finding.fixes, text.foreign) if elsewhere else ()

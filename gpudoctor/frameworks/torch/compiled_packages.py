@@ -28,10 +28,14 @@ def has_own_check(situation: Situation, package: str) -> bool:
     return package in COMPANIONS or any(own)
 
 
+def stated_torch(installed: Distribution) -> re.Match[str] | None:
+    """The torch that the version of a package, or the name of its wheel, says that it was compiled for."""
+    return re.search(_STATED, f"{installed.version} {installed.direct_url.rpartition('/')[2]}")
+
+
 def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
     """The torch that a package was compiled for, as a specifier, and where that was read; ("", "") if unknown."""
-    stated = re.search(_STATED, f"{installed.version} {installed.direct_url.rpartition('/')[2]}")
-    if stated:
+    if stated := stated_torch(installed):
         return f"=={stated[1]}.{stated[2]}.*", installed.direct_url or installed.version
     release = situation.torch.version if situation.torch else ""
     for asked in requirements_here(installed, situation.markers):

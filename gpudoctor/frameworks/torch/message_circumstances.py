@@ -86,6 +86,18 @@ def tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[st
     return open_ and ranks and bool(_NO_GPU_FOUND.intersection(causes))
 
 
+def beyond(row: ErrorPattern, circumstances: tuple[ToldCircumstance, ...]) -> list[ToldCircumstance]:
+    """What a person tells that the message does not. One that names the same cause knows more of it, but not what the
+    person tried."""
+    return [one for one in circumstances if one.of_message or one.slug != row.slug]
+
+
+def suggested(row: ErrorPattern, circumstances: tuple[ToldCircumstance, ...]) -> str:
+    """That, in a sentence behind the meaning of the message."""
+    told = beyond(row, circumstances)[:1]
+    return "".join(f" Something else in the text suggests that {one.meaning}." for one in told)
+
+
 def fix_for(cause: str, vendor: Vendor | None) -> Fix | None:
     """The fix of a cause that the circumstances tell."""
     fix = _GIVEN.get(cause)

@@ -9,7 +9,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, NO_CODE
 from gpudoctor.isa import capability
 from gpudoctor.machine import ASSUMED, Gpu
-from gpudoctor.machine.pasted_text import DOCKER_DESKTOP
+from gpudoctor.machine.pasted_text import DOCKER_DESKTOP, DOCKER_DESKTOP_OF_WINDOWS
 from gpudoctor.situation import Situation
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.nvidia_driver import driver_verdict, refusals
@@ -92,6 +92,12 @@ def _is_in_docker_desktop(situation: Situation) -> bool:
     return pasted is not None and pasted.tells(DOCKER_DESKTOP) is not None
 
 
+def _has_the_toolkit_of_docker_desktop(situation: Situation) -> bool:
+    """Whether a text is of Windows, where Docker Desktop brings the toolkit, also to WSL."""
+    pasted = situation.machine.pasted
+    return pasted is not None and (pasted.foreign == "windows" or pasted.tells(DOCKER_DESKTOP_OF_WINDOWS) is not None)
+
+
 def _may_open_kfd(situation: Situation) -> bool:
     """Whether a text lists the node and the groups of the user, who may open it."""
     kfd = situation.machine.amd.kfd
@@ -123,5 +129,6 @@ _RULES: dict[str, Callable[[Situation], bool]] = {
     "rocm-wsl-dxg-env": _is_outside_wsl,
     "amd-kfd-missing": _is_in_docker_desktop,
     "amd-device-permission": _may_open_kfd,
+    "container-toolkit-missing": _has_the_toolkit_of_docker_desktop,
     BUSY: _has_room,
 }

@@ -65,8 +65,9 @@ def own_build(situation: Situation, torch: Torch, name: str) -> str:
         folder = shlex.quote(unquote(installed.direct_url.removeprefix("file://")))
         again = f"pip install --no-build-isolation --no-deps --force-reinstall -e {folder}"
         return f"Compile {name} again beside torch {release}, or uninstall it if nothing needs it:\n{again}"
-    for row in situation.matrix.tables.wheel_pages if torch.build else ():
-        if re.fullmatch(row.packages, name) and package_matches(row.torch, release):
+    for row in situation.matrix.tables.wheel_pages:
+        has_page = re.fullmatch(row.for_builds, torch.build or "") and package_matches(row.torch, release)
+        if has_page and re.fullmatch(row.packages, name):
             page = row.page.format(torch="{}.{}.0".format(*minor(release)), build=torch.build)
             wheel = f"pip install --force-reinstall --no-deps {name} -f {page}"
             return f"Install the wheel for torch {release}, or uninstall {name} if nothing needs it:\n{wheel}"

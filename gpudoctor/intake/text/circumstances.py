@@ -78,7 +78,8 @@ _GENERAL_QUESTION = late(
     r"(?!.*\b(?:my|our)\b)[^?]*\?$"
     r"|^\W*(?:any(?:one|body)?|has|have|did)\b(?! else)(?!.*\b(?:my|me|we|our|us|i)\b)[^?]*\?$"
     r"|\bi (?:suppose|guess|assume)\?$|^(?!.*\b(?:my|i|me|we)\b).*\bby default\b[^?]*\?$"
-    r"|^(?=.*\bby default\b)(?!.*\b(?:my|i|me|we|but|although|even|despite)\b).*\bruns? on (?:the )?cpu\b",
+    r"|^(?=.*\bby default\b)(?!.*\b(?:my|i|me|we|but|although|even|despite|since|after|now|suddenly|again)\b)"
+    r".*\bruns? on (?:the )?cpu\b",
     re.ASCII,
 )
 """A sentence of somebody who wants to know how things are, and misses nothing."""

@@ -17,7 +17,7 @@ _EXCEPTION = late(r"\s{0,8}(?:[\w.]{1,80}\.)?[A-Z]\w{2,60}(?:Error|Exception|War
 _ABOUT_GPUS = late(
     r"(?i)cuda|nvidia|nvml|\bhip\b|hipblas|rocm|rocblas|\bhsa|amdgpu|\bgpus?\b|cudnn|cublas|nccl|rccl|triton|ptxas|gfx\d|sm_\d"
     r"|libtorch|_c\.cpython|undefined symbol|kernel image|torch\.cuda|xformers|flash_attn|bitsandbytes"
-    r"|\b[rg]tx ?\d|geforce"
+    r"|\b[rg]tx ?\d|geforce|\brx ?\d{3}|radeon"
 )
 _COMPLAINS = late(r"(?i)error\b|\b(?:exception|fail\w*|traceback|warning|denied|crash\w*|cannot|unable)\b")
 _MISSING_MODULE = late(r"No module named '(?P<name>[\w.]+)'")

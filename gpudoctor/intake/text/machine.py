@@ -302,7 +302,7 @@ def _pasted(
         works=works,
         told=told,
         off_topic="no error" if facts.off_topic and machine.gpus else facts.off_topic,
-        wants_cpu=not machine.gpus and decided(facts, "wants cpu") is not None,
+        wants_cpu=decided(facts, "wants cpu") is not None,
         vendor="amd" if decided(facts, "for amd") and not driver_said else None,
         error_lines=tuple(lines[text.strip()] for text in machine.errors),
     )

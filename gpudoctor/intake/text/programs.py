@@ -98,6 +98,8 @@ _SYSTEMS = (
 """Systems, what tells of them, and texts of which one is in every line that does."""
 _EVERYWHERE = late(r"(?i)\bLinux, WSL ?2?,? (?:and|or) Windows\b|\bWindows, WSL ?2?,? (?:and|or) Linux\b")
 """It is so on each of them: none is the one that the rest of the text is about."""
+_SSH = late(r"(?i)(?<![./\\])\bssh(?:ed|ing)?\b(?![./\\])(?! (?:in)?to (?:it|that|this)\b)")
+_SSH_TO = late(r"(?i)\bssh(?:ed|ing)? (?:in)?to (?:\w+ ){0,2}$")
 
 
 def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
@@ -111,7 +113,7 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
         if "WSL" in text and _EVERYWHERE.search(text):
             unseen, facts.said = [], [one for one in facts.said if not one.what.startswith("system ")]
         for row in unseen:
-            if place in signs[row[0]] and row[1].search(text):
+            if place in signs[row[0]] and (found := row[1].search(text)) and not _is_the_desk(text, found):
                 facts.say(f"system {row[0]}", text.strip()[:200], number, "prose")
                 unseen = [other for other in unseen if other != row]
         if "msg=" in text and _OLLAMA.search(text):
@@ -136,6 +138,11 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
             facts.gpus.append(NamedGpu(number, "list", name=found["chip"]))
         if "vLLM" in text and (found := _VLLM.search(text)):
             facts.say("package vllm", found["version"], number, "program")
+
+
+def _is_the_desk(text: str, system: re.Match[str]) -> bool:
+    """Whether a sentence names the system of the machine from which a person works on another one."""
+    return bool(_SSH.search(text)) and not _SSH_TO.search(text[: system.start()])
 
 
 def _ollama(number: int, text: str, facts: Facts) -> None:
@@ -257,7 +264,10 @@ _FOR_AMD = late(
     r"|(?i:(?<![/\w.-])rocm\b)(?!(?: used to build| runtime is found|_)|\s?[:=]\s?(?:N/?A|None|False|Could not))"
 )
 """What people write whose GPU is AMD's: they install ROCm."""
-_LISTING = late(r"(?i)(?:target|list\b|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH|GPU_TARGETS)")
+_LISTING = late(
+    r"(?i)(?:target|(?<!black)(?<!pip )(?<!conda )list\b|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH"
+    r"|GPU_TARGETS)"
+)
 """Lines that list what something is built for."""
 _COMPARING = late(r"(?i)(?:support|instead of|works? (?:on|with)|unlike|compar)")
 
@@ -269,6 +279,7 @@ _WANTS_CPU = late(
     r"[^.;!?]{0,40}\b(?:on|from|with|using) (?:the |my |a )?cpu\b(?! instead)"
     r"|\b(?:how (?:to|do I|can I)|want to|happy with)\b[^.;!?]{0,40}\b(?:without (?:(?:a|an|any|the) )?gpu"
     r"|(?:the )?cpu)\b"
+    r"|\bcpu\b[^.;!?]{0,12}\b(?:on purpose|intentional(?:ly)?|deliberately)\b"
     r"|\bcpu[- ]only (?:machine|server|laptop|setup|mode)\b|\bonly (?:need|want)s?\b[^.;!?]{0,20}\bcpu\b"
     r"|\bI (?:have no|do ?n.t have (?:a |an )?(?:\w+ )?)gpu\b|\bwithout (?:a |an |any )gpu\b|\bmac ?book\b"
 )

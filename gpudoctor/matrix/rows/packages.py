@@ -34,6 +34,8 @@ class WheelPage(Row, frozen=True, kw_only=True):
     """Regular expression for their whole names."""
     torch: str
     """PEP 440 specifier of the releases that it has pages for."""
+    for_builds: str
+    """Regular expression for the builds that it has pages for: "cu128"."""
     page: str
     """{torch} is "2.9.0", the first patch release; {build} "cu128"."""
 
