@@ -235,7 +235,7 @@ def test_wsl_1_has_no_gpu_whatever_the_windows_driver(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("device", "words"), [("2531", "the Open Source Driver of branch 620"), ("1bb3", "is not the Open")]
+    ("device", "words"), [("2531", "the Open Source Driver of branch 580"), ("1bb3", "is not the Open")]
 )
 def test_on_unraid_a_plugin_brings_the_driver(tmp_path, device, words):
     release = 'NAME="Unraid OS"\nID="unraid-os"\nVERSION_ID="7.2.2"\nPRETTY_NAME="Unraid OS 7.2 x86_64"\n'
