@@ -52,11 +52,8 @@ def driver_too_old(situation: Situation) -> Verdicts:
     replaces the framework by a build for an older CUDA. Minor-version compatibility alone needs no fix.
     """
     gpus = situation.usable_of("nvidia")
-    unbound = (gpu for _, group in because(situation, "no-driver") for gpu in group if gpu.vendor == "nvidia")
-    loaded = situation.machine.nvidia.module.known and not situation.in_container
-    outdated = tuple(
-        gpu for gpu in gpus or (unbound if loaded else ()) if "driver-too-old" in refusals(situation, gpu)
-    )
+    untaken = tuple(gpu for _, group in because(situation, "driver-too-old") for gpu in group)
+    outdated = tuple(gpu for gpu in gpus if "driver-too-old" in refusals(situation, gpu)) or untaken
     weighed = equal_gpus(situation, [*outdated])
     for severity, group in weighed:
         yield _gpu_needs_newer(situation, severity, group)

@@ -83,8 +83,7 @@ _BNB = late(
     r"CUDA_VERSION=(?P<cuda>\d{3})(?:, Highest Compute Capability: \(?(?P<major>\d{1,2})[., ]{1,2}(?P<minor>\d))?"
 )
 _DRIVER_IN_MESSAGE = late(
-    r"(?:(?:kernel (?:reported )?(?:version|driver)|driver version|NVIDIA driver)[^\d\n]{1,40}"
-    r"|NVRM:\s+(?:NVIDIA |The )|not supported by the NVIDIA )"  # the driver that refuses a GPU
+    r"(?:kernel (?:reported )?(?:version|driver)|driver version|NVIDIA driver)[^\d\n]{1,40}"
     r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?!\d)",
     re.I,
 )
