@@ -44,8 +44,9 @@ def driver_too_old(situation: Situation) -> Verdicts:
     driver below the minimum of the CUDA major is an error. Between that and the driver bundled with the toolkit,
     minor-version compatibility applies: a note. Under WSL2 and on Jetson driver numbers mean something else, so the
     CUDA release that the driver reports decides. A driver older than the GPU itself is an error too; a note where
-    another GPU does the work. A driver that knows the chip and whose README does not list the GPU is an error if it did
-    not take the GPU, and a warning if it was only described. If torch has no code for the GPUs anyway, the build is the problem and not the driver.
+    another GPU does the work. A driver that knows the chip and does not list the GPU in its README is an error if it
+    did not take the GPU, and a warning if it was only described. If torch has no code for the GPUs anyway, the build
+    is the problem and not the driver.
 
     ## Fix safety
     A driver update needs root and a reboot, and stays within the last branch that supports all GPUs. The alternative

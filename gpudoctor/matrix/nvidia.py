@@ -29,8 +29,8 @@ class NvidiaQuestions:
         return row.last_branch if row else None
 
     def first_driver(self, sm: str | None, chip: str | None = None, pci_id: str | None = None) -> str | None:
-        """Oldest driver that lists the GPU of this PCI id, else that knows its chip. Without a row for it: any chip of
-        the capability, else the driver that came with the first CUDA for it."""
+        """Oldest driver that lists the GPU of this PCI id, else that knows its chip. Without a row for it: any chip
+        of the capability, else the driver that came with the first CUDA for it."""
         if (gpu := self._gpus.nvidia(pci_id)) and gpu.listed_from:
             return gpu.listed_from[0]
         if chip is not None and (row := self._gpus.chip(chip)) and row.first_driver:

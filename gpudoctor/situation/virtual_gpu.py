@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 _LENT = ("host-vgpu", "host-vsga")
 _HOST_MODULE = "nvidia_vgpu_vfio"
-_UNSUPPORTED = "nvidia-unsupported"
+UNSUPPORTED = "nvidia-unsupported"
+"""The kind of the line in which a driver says that it does not support a GPU."""
 
 
 def is_vgpu(gpu: Gpu) -> bool:
@@ -46,7 +47,7 @@ def refused_in_guest(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
     lent = virtual.known or is_vgpu(gpu) or (virtual.undecided and gpu.datacenter)
     if not lent or situation.in_wsl or not gpu.arch.value:
         return ()
-    return tuple(line for line in lines_of(situation, gpu, (_UNSUPPORTED,)) if _made_for(situation, gpu, line))
+    return tuple(line for line in lines_of(situation, gpu, (UNSUPPORTED,)) if _made_for(situation, gpu, line))
 
 
 def _made_for(situation: Situation, gpu: Gpu, line: LogFault) -> bool:
