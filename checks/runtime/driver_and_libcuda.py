@@ -122,14 +122,15 @@ def _gpu_needs_newer(situation: Situation, severity: Weight, gpus: tuple[Gpu, ..
     first = _first_for(situation, gpu)
     return Finding(
         severity=severity,
-        message=f"Driver {_driver_text(situation)} is too old for {gpu.name}: {first} is the first that supports it.",
+        message=f"Driver {_driver_text(situation)} is too old for {gpu.name}: {first} is the first after it that "
+        "supports it.",
         saw=_driver_text(situation),
         want=f"{first} or newer",
         subject=gpu_subject(gpu),
         devices=tuple(map(Device.of, gpus)),
         evidence=(*_driver_evidence(situation), Evidence.of("gpu.arch", gpu.arch)),
         fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
-        supersedes=("no-driver", "driver-init-failed-hw"),
+        supersedes=("no-driver", "no-gpu", "driver-init-failed-hw"),
     )
 
 
@@ -140,7 +141,7 @@ def _gpu_may_need_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
     return Finding(
         severity="warning",
         message=f"Driver {_driver_text(situation)} knows the chip of {gpu.name}, but its README does not list this "
-        f"GPU: {first} is the first that does. The driver may refuse it.",
+        f"GPU: {first} is the first after it that does. The driver may refuse it.",
         saw=_driver_text(situation),
         want=f"{first} or newer",
         subject=gpu_subject(gpu),
