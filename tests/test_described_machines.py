@@ -571,3 +571,77 @@ def test_a_stub_in_the_load_path_of_the_environment_also_hides_the_driver_of_a_d
         )
         found = [one["slug"] for one in json.loads(out)["findings"] if one["severity"] == "error"]
         assert found[:1] == slugs
+
+
+# --- a driver that does not list the GPU -------------------------------------------------------------
+
+REFUSAL = """\
+[    5.981400] NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:{device})
+               NVRM: installed in this system is not supported by the
+               NVRM: NVIDIA {driver} driver release.
+               NVRM: Please see 'Appendix A - Supported NVIDIA GPU Products'
+[    5.982455] nvidia: probe of 0000:01:00.0 failed with error -1
+"""
+
+
+def severe(report: dict[str, Any]) -> list[tuple[str, str]]:
+    return [(one["slug"], one["severity"]) for one in report["findings"] if one["severity"] != "note"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "driver", "first"),
+    [
+        ("RTX~5060~Ti", "570.133.07", "570.148.08"),
+        ("RTX~5060~Ti", "570.144", "570.148.08"),
+        ("RTX~5060~Ti", "575.51.03", "575.57.08"),
+        ("RTX~5060~Ti", "570.148.08", None),
+        ("RTX~5060~Ti", "575.57.08", None),
+        ("RTX~5060~Ti", "580.65.06", None),
+        ("RTX~5060", "570.144", "570.158.01"),
+        ("10de:2d83", "570.181", "575.64.03"),
+        ("10de:2d98", "570.172.08", None),
+        ("RTX~5070", "570.124.06", "570.133.07"),
+        ("GB200", "570.124.06", "570.133.07"),
+        ("RTX~PRO~2000~Blackwell", "580.65.06", "580.76.05"),
+        ("RTX~PRO~2000~Blackwell", "575.64.05", "580.76.05"),
+        ("RTX~5090", "570.86.16", None),
+    ],
+)
+def test_a_described_driver_that_does_not_list_the_gpu_is_a_warning(gpu: str, driver: str, first: str | None) -> None:
+    report = whatif(f"--gpu {gpu} --driver {driver}")
+    assert severe(report) == ([("driver-too-old", "warning")] if first else [])
+    assert [one["want"] for one in report["findings"] if one["severity"] == "warning"] == (
+        [f"{first} or newer"] if first else []
+    )
+
+
+@pytest.mark.parametrize("named", ["", "--driver 570.133.07"])
+def test_a_driver_that_does_not_list_the_gpu_and_refuses_it_is_too_old(named: str, tmp_path: Path) -> None:
+    log = tmp_path / "kernel.log"
+    log.write_text(REFUSAL.format(device="2d04", driver="570.133.07"))
+    report = whatif(f"--gpu RTX~5060~Ti {named} --kernel-log {log}")
+    assert severe(report) == [("driver-too-old", "error")]
+    assert report["findings"][0]["saw"] == "570.133.07"
+
+
+def test_only_a_part_of_a_data_centre_gpu_is_taken_for_a_vgpu_where_nothing_tells_of_a_guest(tmp_path: Path) -> None:
+    log = tmp_path / "kernel.log"
+    log.write_text(REFUSAL.format(device="25a0", driver="520.56.06"))
+    report = whatif(f"--gpu 10de:25a0 --kernel-log {log}")
+    assert severe(report) == [("no-driver", "error")]
+    assert "off completely" in report["findings"][0]["fixes"][0]["title"]
+    log.write_text(REFUSAL.format(device="20b5", driver="535.104.05"))
+    assert severe(whatif(f"--gpu 10de:20b5 --kernel-log {log}")) == [("vgpu-guest-driver", "error")]
+
+
+def test_a_version_that_was_assumed_is_in_no_problem(tmp_path: Path) -> None:
+    log = tmp_path / "kernel.log"
+    log.write_text("[    4.2] NVRM: installed in this system requires use of the NVIDIA open kernel modules.\n")
+    report = whatif(f"--gpu RTX~5090 --kernel-log {log}")
+    (problem,) = (one for one in report["findings"] if one["severity"] == "error")
+    assert problem["slug"] == "blackwell-open-module"
+    assumed = next(one for one in report["machine"]["assumed"] if one.startswith("NVIDIA driver")).split()[-1]
+    assert assumed not in json.dumps(problem)
+    assert "of the installed driver" in problem["fixes"][0]["title"]
+    known = whatif(f"--gpu RTX~5090 --driver 570.133.07 --kernel-log {log}")
+    assert "of driver 570.133.07" in known["findings"][0]["message"]

@@ -134,6 +134,19 @@ def test_the_last_driver_of_an_old_gpu_is_installed_where_it_is_shipped(os: Os, 
     assert told in text
 
 
+@pytest.mark.parametrize(
+    "os", [release("ubuntu", "20.04", "debian"), release("linuxmint", "20.3", "ubuntu", "debian")]
+)
+def test_an_old_release_has_its_own_newest_branch_and_no_early_open_modules(os: Os) -> None:
+    for gpu in (PASCAL, ADA):
+        branch, flavour, steps = installs(without_driver(os, gpu))
+        assert (branch, flavour) == ("535", "proprietary")
+        assert "nvidia-driver-535" in steps
+    branch, _, steps = installs(without_driver(os, BLACKWELL))
+    assert int(branch) >= 580
+    assert "knows no package" in steps
+
+
 @pytest.mark.parametrize("os", [DEBIAN_12, UBUNTU, release("debian", "11")])
 def test_a_legacy_branch_is_not_chosen_where_another_supports_the_gpu(os: Os) -> None:
     assert installs(without_driver(os, PASCAL))[0] in ("535", "580")

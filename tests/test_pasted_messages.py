@@ -900,3 +900,49 @@ def test_no_override_is_offered_where_the_message_is_about_the_integrated_gpu() 
     assert found.slug == "amd-igpu-interferes"
     assert "HSA_OVERRIDE" not in str(found.fixes)
     assert "HSA_OVERRIDE" in str(findings(f"GPU: RX 6700 XT\n{lacks}gfx1031\n")[0].fixes)
+
+
+REFUSAL = """\
+NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:{device})
+NVRM: installed in this system is not supported by the
+NVRM: NVIDIA {driver} driver release.
+NVRM: Please see 'Appendix A - Supported NVIDIA GPU Products'
+NVRM: in this release's README, available on the operating system
+NVRM: specific graphics driver download page at www.nvidia.com.
+nvidia-smi: No devices were found
+"""
+
+
+@pytest.mark.parametrize("stamp", ["", "[    5.981234] ", "Nov 12 10:00:01 box kernel: "])
+@pytest.mark.parametrize(
+    ("device", "driver", "slug"),
+    [
+        ("2d04", "570.133.07", "driver-too-old"),
+        ("2d04", "575.51.03", "driver-too-old"),
+        ("2b85", "550.120", "driver-too-old"),
+        ("2684", "515.43.04", "driver-too-old"),
+        ("1b06", "590.44.01", "nvidia-driver-dropped-gpu"),
+        ("1180", "535.183.01", "nvidia-driver-dropped-gpu"),
+        ("25a0", "520.56.06", "no-driver"),
+        ("1b38", "535.104.05", "vgpu-guest-driver"),
+    ],
+)
+def test_the_driver_that_refuses_a_gpu_is_the_installed_one(stamp: str, device: str, driver: str, slug: str) -> None:
+    lines = REFUSAL.format(device=device, driver=driver).splitlines()
+    text = "\n".join(f"{stamp}{line}" if line.startswith("NVRM") else line for line in lines)
+    assert problems(text) == [slug]
+    machine = read_text(text.encode(), matrix())
+    assert machine.nvidia.module.value is not None
+    assert machine.nvidia.module.value.version == driver
+    assert not machine.assumes("NVIDIA driver")
+
+
+def test_the_flavour_of_a_refusing_module_is_told_and_its_version_is_not() -> None:
+    text = (
+        "[    4.201] NVRM: The NVIDIA GPU 0000:01:00.0 (PCI ID: 10de:2b85)\n"
+        "               NVRM: installed in this system requires use of the NVIDIA open kernel modules.\n"
+        "$ nvidia-smi\nNo devices were found\n"
+    )
+    assert problems(text) == ["blackwell-open-module"]
+    assert not any("of driver" in one.message + one.saw for one in findings(text))
+    assert "open kernel modules of the installed driver" in findings(text)[0].fixes[0].title

@@ -26,7 +26,7 @@ from gpudoctor.situation.kernel_log import lines_about, lines_of, log_evidence
 from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel, newer_kernel_with_amdgpu
 from gpudoctor.situation.no_kernel_driver import because, gpus_without_driver, loads_at_first_use, worthwhile
 from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
-from gpudoctor.situation.virtual_gpu import hosts_vgpus
+from gpudoctor.situation.virtual_gpu import UNSUPPORTED, hosts_vgpus
 
 _IN_USE = (2, 46)
 """Answers of cuInit about a GPU in use: no memory left, busy."""
@@ -156,8 +156,18 @@ def _without_nvidia(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     install = install_driver(situation, gpus)
     where = " on the host of this container" if situation.in_container else ""
     state = "not loaded" if module and not loaded else "loaded but has not taken the GPU" if loaded else "missing"
-    if situation.in_container or (module is None and not loaded):
+    refused = lines_of(situation, gpus[0], (UNSUPPORTED,)) if loaded else ()
+    if refused:
+        state = "loaded and says that it does not support the GPU"
+    if situation.in_container or (module is None and not loaded) or (refused and not gpus[0].arch.known):
         fixes: tuple[Fix, ...] = (install,)
+    elif refused:
+        title = "Switch the machine off completely and on again"
+        text = (
+            "This driver knows the GPU's chip, so the GPU may not have come up properly: take the machine off the "
+            "mains for a minute. On a laptop, switch the GPU on in the firmware setup, and let nothing power it down."
+        )
+        fixes = (by_hand(title, text, "reboot"), install)
     elif loaded:
         read = "Read the reason in the kernel log (`sudo dmesg | grep -i -e nvrm -e nvidia`), and reboot."
         look = Manual(read, risk="reboot")
@@ -174,6 +184,7 @@ def _without_nvidia(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
             Evidence.of("gpu.driver", gpus[0].driver),
             Evidence("nvidia.module", machine.nvidia.module.state, machine.nvidia.module.source),
             Evidence.of("nvidia.userland", machine.nvidia.userland),
+            *log_evidence(situation, refused),
         ),
         fixes=worthwhile(situation, gpus, fixes),
         supersedes=("driver-lib-mismatch",),

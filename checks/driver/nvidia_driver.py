@@ -270,21 +270,33 @@ def blackwell_open_module(situation: Situation) -> Verdicts:
     Needs root and a reboot. The other flavour of the same driver replaces the present one.
     """
     version, flavour, _ = kernel_driver(situation)
+    assumed = situation.machine.assumes("NVIDIA driver")
+    modules = f"{flavour} modules" if assumed else f"{flavour} modules {version}"
     for severity, gpus in _refused(situation, "blackwell-open-module"):
         yield finding(
             severity,
             gpus,
-            message=f"{called(gpus)} needs NVIDIA's open kernel modules; the proprietary ones of driver {version} "
-            "refuse it." + _others(situation, gpus),
-            saw=f"{flavour} modules {version}",
+            message=f"{called(gpus)} needs NVIDIA's open kernel modules; the proprietary ones"
+            f"{'' if assumed else f' of driver {version}'} refuse it." + _others(situation, gpus),
+            saw=modules,
             want="open modules",
             evidence=(
                 *_flavour_evidence(situation, gpus),
                 *log_evidence(situation, situation.log_faults("blackwell-open-module")[:1]),
             ),
-            fixes=_other_driver(situation, gpus),
+            fixes=(_OPEN_FLAVOUR,) if assumed and not _others(situation, gpus) else _other_driver(situation, gpus),
             supersedes=("no-driver", "driver-init-failed-hw", "driver-init-failed-bios"),
         )
+
+
+_OPEN_FLAVOUR = by_hand(
+    "Install the open kernel modules of the installed driver",
+    "`cat /proc/driver/nvidia/version` or `modinfo nvidia` tells its version. Ubuntu: nvidia-driver-BRANCH-open; "
+    "Debian: nvidia-open-kernel-dkms; NVIDIA's repository: nvidia-open; Arch: nvidia-open-dkms; the .run file: "
+    "--kernel-module-type=open. Then reboot.",
+    "reboot",
+)
+"""Where nobody told which driver is installed."""
 
 
 def _flavour_evidence(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Evidence, ...]:

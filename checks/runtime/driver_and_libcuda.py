@@ -14,7 +14,15 @@ from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.no_kernel_driver import Weight, because, equal_gpus, worthwhile
-from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict, has_own_numbers, outdated_compat, refusals
+from gpudoctor.situation.nvidia_driver import (
+    cuda_driver,
+    driver_verdict,
+    has_own_numbers,
+    kernel_driver,
+    may_be_too_new,
+    outdated_compat,
+    refusals,
+)
 from gpudoctor.situation.virtual_gpu import is_vgpu
 
 _LIBCUDA = "libcuda.so.1"
@@ -36,21 +44,22 @@ def driver_too_old(situation: Situation) -> Verdicts:
     driver below the minimum of the CUDA major is an error. Between that and the driver bundled with the toolkit,
     minor-version compatibility applies: a note. Under WSL2 and on Jetson driver numbers mean something else, so the
     CUDA release that the driver reports decides. A driver older than the GPU itself is an error too; a note where
-    another GPU does the work. If torch has no code for the GPUs anyway, the build is the problem and not the driver.
+    another GPU does the work. A driver that knows the chip and does not list the GPU in its README is an error if it
+    did not take the GPU, and a warning if it was only described. If torch has no code for the GPUs anyway, the build
+    is the problem and not the driver.
 
     ## Fix safety
     A driver update needs root and a reboot, and stays within the last branch that supports all GPUs. The alternative
     replaces the framework by a build for an older CUDA. Minor-version compatibility alone needs no fix.
     """
     gpus = situation.usable_of("nvidia")
-    unbound = (gpu for _, group in because(situation, "no-driver") for gpu in group if gpu.vendor == "nvidia")
-    loaded = situation.machine.nvidia.module.known and not situation.in_container
-    outdated = tuple(
-        gpu for gpu in gpus or (unbound if loaded else ()) if "driver-too-old" in refusals(situation, gpu)
-    )
+    untaken = tuple(gpu for _, group in because(situation, "driver-too-old") for gpu in group)
+    outdated = tuple(gpu for gpu in gpus if "driver-too-old" in refusals(situation, gpu)) or untaken
     weighed = equal_gpus(situation, [*outdated])
     for severity, group in weighed:
         yield _gpu_needs_newer(situation, severity, group)
+    for _, group in equal_gpus(situation, [gpu for gpu in gpus if may_be_too_new(situation, gpu)]):
+        yield _gpu_may_need_newer(situation, group)
     gpus = tuple(gpu for gpu in gpus if gpu not in outdated)
     if gpus and not any(severity == "error" for severity, _ in weighed):
         yield from _torch_needs(situation, gpus)
@@ -110,18 +119,44 @@ def _gpu_needs_newer(situation: Situation, severity: Weight, gpus: tuple[Gpu, ..
     from gpudoctor.situation.driver_choice import install_driver
 
     gpu = gpus[0]
-    first = situation.matrix.nvidia.first_driver(gpu.arch.value, gpu.chip) or ""
+    first = _first_for(situation, gpu)
     return Finding(
         severity=severity,
-        message=f"Driver {_driver_text(situation)} is too old for {gpu.name}: {first} is the first that supports it.",
+        message=f"Driver {_driver_text(situation)} is too old for {gpu.name}: {first} is the first after it that "
+        "supports it.",
         saw=_driver_text(situation),
         want=f"{first} or newer",
         subject=gpu_subject(gpu),
         devices=tuple(map(Device.of, gpus)),
         evidence=(*_driver_evidence(situation), Evidence.of("gpu.arch", gpu.arch)),
         fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
-        supersedes=("no-driver",),
+        supersedes=("no-driver", "no-gpu", "driver-init-failed-hw"),
     )
+
+
+def _gpu_may_need_newer(situation: Situation, gpus: tuple[Gpu, ...]) -> Finding:
+    from gpudoctor.situation.driver_choice import install_driver
+
+    gpu, first = gpus[0], _first_for(situation, gpus[0])
+    return Finding(
+        severity="warning",
+        message=f"Driver {_driver_text(situation)} knows the chip of {gpu.name}, but its README does not list this "
+        f"GPU: {first} is the first after it that does. The driver may refuse it.",
+        saw=_driver_text(situation),
+        want=f"{first} or newer",
+        subject=gpu_subject(gpu),
+        devices=tuple(map(Device.of, gpus)),
+        confidence="likely",
+        evidence=(*_driver_evidence(situation), Evidence.of("gpu.arch", gpu.arch)),
+        fixes=worthwhile(situation, gpus, (install_driver(situation, gpus),)),
+    )
+
+
+def _first_for(situation: Situation, gpu: Gpu) -> str:
+    """The first driver that supports a GPU which the present one does not, in the words of a sentence."""
+    version, _, _ = kernel_driver(situation)
+    listing = situation.matrix.nvidia.first_listing(gpu.pci_id, version) if version else None
+    return listing or situation.matrix.nvidia.first_driver(gpu.arch.value, gpu.chip) or ""
 
 
 def _below_floor(situation: Situation, framework: InstalledFramework) -> Finding:

@@ -64,6 +64,7 @@ from gpudoctor.situation.driver_choice import (
 )
 from gpudoctor.situation.frameworks import InstalledFramework, installed_frameworks
 from gpudoctor.situation.healthy_driver import amd_stack, driver_libraries, nvidia_stack
+from gpudoctor.situation.kernel_log import refusing_driver
 
 _FIRST_OPEN = (515,)
 """The driver branch with the first open kernel modules."""
@@ -205,7 +206,9 @@ def _with_described_gpus(machine: Machine, description: Description, matrix: Mat
         raise InputError(f"--platform {description.platform}: {identities[0].name} comes with an {arch} processor")
     log = machine.kernel_log.value if description.kernel_log else None
     machine = replace(machine, assumed=(*machine.assumed, *usual_meanings(description.gpus, matrix)))
-    return with_gpus(machine, identities, description.driver, log.faults if log else (), matrix)
+    faults = log.faults if log else ()
+    refusing = next(filter(None, (refusing_driver(fault.line) for fault in faults)), "")
+    return with_gpus(machine, identities, description.driver or refusing, faults, matrix)
 
 
 def with_gpus(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from gpudoctor.finding import ModuleFlavour
-from gpudoctor.machine import Gpu, InstalledModule, LogFault, Machine, NvidiaModule, absent, known, unknown
+from gpudoctor.machine import ASSUMED, Gpu, InstalledModule, LogFault, Machine, NvidiaModule, absent, known, unknown
 from gpudoctor.situation.kernel_log import lines_about
 
 _FLAVOURS: dict[str, ModuleFlavour] = {
@@ -35,8 +35,10 @@ def with_logged_state(machine: Machine) -> Machine:
         flavour = _FLAVOURS.get(fault.kind)
         module = machine.nvidia.module.value
         if flavour and module:
-            changed = known(replace(module, flavour=flavour), source)
-            machine = replace(machine, nvidia=replace(machine.nvidia, module=changed))
+            version = machine.nvidia.module.source
+            changed = known(replace(module, flavour=flavour), version if version == ASSUMED else source)
+            left = tuple(one for one in machine.assumed if one != f"{module.flavour} kernel module")
+            machine = replace(machine, nvidia=replace(machine.nvidia, module=changed), assumed=left)
         if fault.kind == _GIVEN_UP["nvidia"]:  # the GPU may be a vGPU
             guest = unknown("the description does not say", source)
             machine = replace(machine, system=replace(machine.system, virtual_machine=guest))

@@ -102,5 +102,9 @@ class Machine(Record, frozen=True):
         place = self.errors.index(text) if text in self.errors else len(lines)
         return f"text, line {lines[place]}" if place < len(lines) else "--error"
 
+    def assumes(self, what: str) -> bool:
+        """Whether nobody stated this ("NVIDIA driver"): a description left it open."""
+        return any(name.startswith(what) for name in self.assumed)
+
     def of_vendor(self, vendor: Vendor) -> tuple[Gpu, ...]:
         return tuple(gpu for gpu in self.gpus if gpu.vendor == vendor)

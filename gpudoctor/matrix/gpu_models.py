@@ -99,6 +99,10 @@ class Gpus:
     def _amd(self) -> dict[str, AmdGpu]:
         return {row.pci: row for row in self.tables.amd_gpus}
 
+    def nvidia(self, pci_id: str | None) -> NvidiaGpu | None:
+        """The row of an NVIDIA GPU, by its PCI id "10de:2b85"."""
+        return self._nvidia.get((pci_id or "").removeprefix("10de:"))
+
     # --- identification ------------------------------------------------------------------------
 
     def gpu_by_pci(self, pci_id: str, revision: str | None = None) -> Identity | None:

@@ -28,9 +28,11 @@ class NvidiaQuestions:
         row = self._gpus.capability(sm)
         return row.last_branch if row else None
 
-    def first_driver(self, sm: str | None, chip: str | None = None) -> str | None:
-        """Oldest driver that knows the chip. Without a row for it: any chip of the capability, else the driver that
-        came with the first CUDA for it."""
+    def first_driver(self, sm: str | None, chip: str | None = None, pci_id: str | None = None) -> str | None:
+        """Oldest driver that lists the GPU of this PCI id, else that knows its chip. Without a row for it: any chip
+        of the capability, else the driver that came with the first CUDA for it."""
+        if (gpu := self._gpus.nvidia(pci_id)) and gpu.listed_from:
+            return gpu.listed_from[0]
         if chip is not None and (row := self._gpus.chip(chip)) and row.first_driver:
             return row.first_driver
         known = self._gpus.capability(sm)
@@ -41,6 +43,15 @@ class NvidiaQuestions:
         if drivers:
             return min(drivers, key=figures)
         return self.bundled_driver(known.first_cuda) if known.first_cuda else None
+
+    def first_listing(self, pci_id: str | None, driver: str) -> str | None:
+        """The release from which on drivers list a GPU that this one does not: of its own branch, else of the next.
+        None: it lists it, or its chip tells all."""
+        gpu, own = self._gpus.nvidia(pci_id), figures(driver)
+        for first in gpu.listed_from if gpu else ():
+            if own[:1] <= (there := figures(first))[:1]:
+                return first if own < there[: len(own)] else None
+        return None
 
     def is_display_chip(self, chip: str | None) -> bool:
         """Whether the GPUs of a chip are too small to be meant for computing beside a larger one."""

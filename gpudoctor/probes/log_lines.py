@@ -137,6 +137,9 @@ def _lines(text: str, kernel_only: bool) -> Iterator[Entry | None]:
             current.text += "\n" + line.strip()
             open_lines -= 1
             continue
+        if current is not None and _goes_on(current.text, entry.text):
+            current.text += "\n" + entry.text
+            continue
         if current is not None:
             yield current
         current, open_lines = None, 0
@@ -146,6 +149,11 @@ def _lines(text: str, kernel_only: bool) -> Iterator[Entry | None]:
             current, open_lines = entry, _CONTINUED if stamped else 0
     if current is not None:
         yield current
+
+
+def _goes_on(said: str, line: str) -> bool:
+    """Whether a line ends the sentence that NVIDIA's driver began about a GPU, though it looks like a message."""
+    return said.startswith("NVRM: The NVIDIA ") and not said.endswith(".") and line.startswith("NVRM: ")
 
 
 def _without_stamp(line: str) -> tuple[bool, bool, Entry]:

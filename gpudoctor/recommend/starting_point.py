@@ -64,7 +64,7 @@ def driver_refusal(situation: Situation, gpu: Gpu) -> str:
         return ""
     matrix = situation.matrix
     sm, name, version = gpu.arch.value or "", gpu.name, kernel_driver(situation)[0]
-    first, last = matrix.nvidia.first_driver(sm, gpu.chip), matrix.nvidia.last_branch(sm)
+    first, last = matrix.nvidia.first_driver(sm, gpu.chip, gpu.pci_id), matrix.nvidia.last_branch(sm)
     reason = {
         "driver-too-old": f"does not know {name} (from {first} on)",
         "nvidia-driver-dropped-gpu": f"has dropped {name} (branch {last} is its last)",

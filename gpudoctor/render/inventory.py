@@ -149,16 +149,15 @@ def _gpu(gpu: Gpu) -> str:
 def drivers(machine: Machine) -> Iterator[tuple[str, str]]:
     """Kernel drivers and the system's ROCm."""
     module = machine.nvidia.module.value
-    if module is not None and not _is_told(machine, machine.nvidia.module.source):
-        yield "Driver", "NVIDIA unknown"
-    elif module is not None and JETSON_DRIVER in machine.assumed:
+    if module is not None and JETSON_DRIVER in machine.assumed:
         yield "Driver", JETSON_DRIVER
     elif module is not None:
         answer = next((api.value for api in machine.nvidia.answered if api.value and api.value.cuda_version), None)
         serves = f", serves CUDA up to {answer.cuda_version}" if answer else ""
         of = f"{module.flavour} kernel module"
         flavour = f" ({of})" if module.flavour and of not in machine.assumed else ""
-        yield "Driver", f"NVIDIA {module.version}{flavour}{serves}"
+        version = module.version if _is_told(machine, machine.nvidia.module.source) else "unknown"
+        yield "Driver", f"NVIDIA {version}{flavour}{serves}"
     elif machine.of_vendor("nvidia"):
         told = next((api.value.driver_version for api in machine.nvidia.answered if api.value), None)
         yield "Driver", f"NVIDIA {told or ('none loaded' if machine.nvidia.module.absent else 'unknown')}"

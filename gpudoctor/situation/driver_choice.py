@@ -61,7 +61,7 @@ def driver_serving(
     if not flavours:
         return None
     sms = archs_of(gpus)
-    firsts = [first for gpu in gpus if (first := matrix.nvidia.first_driver(gpu.arch.value, gpu.chip))]
+    firsts = [first for gpu in gpus if (first := matrix.nvidia.first_driver(gpu.arch.value, gpu.chip, gpu.pci_id))]
     first = max(firsts, key=figures, default=None)
     cudas = [one.cuda for one in situation.frameworks if one.cuda and one.meant_for_gpu]
     floors = [floor for one in (*cudas, cuda) if one and (floor := matrix.nvidia.floor(one))]
@@ -223,7 +223,7 @@ def driver_needs(matrix: Matrix, gpu: Gpu) -> str:
     sm = gpu.arch.value or ""
     rules = {"required": "the open kernel modules", "refused": "the proprietary kernel modules"}
     rule = matrix.nvidia.module_flavour(sm, gpu.name) or ""
-    first, last = matrix.nvidia.first_driver(sm, gpu.chip), matrix.nvidia.last_branch(sm)
+    first, last = matrix.nvidia.first_driver(sm, gpu.chip, gpu.pci_id), matrix.nvidia.last_branch(sm)
     span = (f"from driver {first} on" if first else "", f"up to branch {last}" if last else "")
     return ", ".join(part for part in (rules.get(rule, "kernel modules of either flavour"), *span) if part)
 
@@ -301,7 +301,7 @@ def both_parts_of_one_driver(situation: Situation, module: str, libraries: str) 
 def _runs_all(situation: Situation, branch: str, gpus: tuple[Gpu, ...]) -> bool:
     """Whether a branch supports all these GPUs, by their first and last branches."""
     matrix, number = situation.matrix, figures(branch)[:1]
-    firsts = (matrix.nvidia.first_driver(gpu.arch.value, gpu.chip) for gpu in gpus)
+    firsts = (matrix.nvidia.first_driver(gpu.arch.value, gpu.chip, gpu.pci_id) for gpu in gpus)
     lasts = (matrix.nvidia.last_branch(gpu.arch.value) for gpu in gpus)
     new_enough = all(first is None or number >= figures(first)[:1] for first in firsts)
     return new_enough and all(last is None or number <= figures(last)[:1] for last in lasts)

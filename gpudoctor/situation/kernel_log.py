@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpudoctor.finding import Evidence
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
@@ -24,6 +26,12 @@ def lines_of(situation: Situation, gpu: Gpu, kinds: tuple[str, ...]) -> tuple[Lo
     """The lines of these kinds that are about this GPU, whatever the matrix says that they mean."""
     log = situation.machine.kernel_log.value
     return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
+
+
+def refusing_driver(line: str) -> str | None:
+    """The release of NVIDIA's driver that says in this line of the log that it does not support a GPU."""
+    named = re.search(r"not supported by the (?:NVRM: )?(?:NVIDIA )?(\d+\.\d+(?:\.\d+)?)", line)
+    return named[1] if named else None
 
 
 def names_slot(fault: LogFault, gpu: Gpu) -> bool:

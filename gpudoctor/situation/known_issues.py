@@ -104,7 +104,7 @@ def _system(when: IssueCondition, situation: Situation) -> bool:
 def _kernel(when: IssueCondition, machine: Machine) -> bool:
     """Whether the kernel is one of those named, and its distribution is not known to have patched it."""
     kernel = machine.system.kernel.value
-    if kernel is None or _assumed(machine, "kernel") or not matches(when.kernel or "", kernel):
+    if kernel is None or machine.assumes("kernel") or not matches(when.kernel or "", kernel):
         return False
     return not any(
         kernel.endswith(f"-{patched.flavour}") and matches(patched.kernel, kernel) for patched in when.patched_kernels
@@ -118,15 +118,10 @@ def _driver(when: IssueCondition, machine: Machine) -> bool:
 
     amd = machine.amd.module.value
     if when.vendor == "amd":
-        version = None if amd == "in-tree" or _assumed(machine, "amdgpu driver") else amd
+        version = None if amd == "in-tree" or machine.assumes("amdgpu driver") else amd
     else:
-        version = None if _assumed(machine, "NVIDIA driver") else cuda_driver(machine)
+        version = None if machine.assumes("NVIDIA driver") else cuda_driver(machine)
     return version is not None and matches(when.driver, version)
-
-
-def _assumed(machine: Machine, what: str) -> bool:
-    """Whether nobody stated this: a description left it open."""
-    return any(name.startswith(what) for name in machine.assumed)
 
 
 def _variables(when: IssueCondition, situation: Situation) -> bool:

@@ -199,9 +199,9 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         yield "gpu-off-bus"
     if refused_in_guest(situation, gpu):
         yield "vgpu-guest-driver"
-    # A driver that is too old for the GPU is judged with the CUDA that it runs.
-    yield from (reason for reason in refusals(situation, gpu) if reason != "driver-too-old")
-    if not situation.machine.nvidia.module.known:
+    loaded = situation.machine.nvidia.module.known
+    yield from (reason for reason in refusals(situation, gpu) if loaded or reason != "driver-too-old")
+    if not loaded:
         modules = core_modules(situation)
         known = situation.machine.nvidia.modules_installed.known
         ready = for_running_kernel(situation, modules) is not None

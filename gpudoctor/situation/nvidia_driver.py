@@ -180,13 +180,28 @@ def refusals(situation: Situation, gpu: Gpu) -> tuple[Refusal, ...]:
 
 
 def _is_older(situation: Situation, gpu: Gpu) -> bool:
-    """Whether the driver is older than the first one that knows the GPU, as far as its version is given."""
+    """Whether the driver is older than the first one that knows the GPU's chip, as far as its version is given; or
+    does not list the GPU, and did not take it."""
     version, _, _ = kernel_driver(situation)
     if version is None or (gpu.nvml is not None and gpu.nvml.capability is not None):
         return False
     first = situation.matrix.nvidia.first_driver(gpu.arch.value, gpu.chip)
     there = figures(version)
-    return first is not None and there < figures(first)[: len(there)]
+    if first is not None and there < figures(first)[: len(there)]:
+        return True
+    untaken = situation.machine.nvidia.module.known and gpu.driver.absent and not situation.in_container
+    return untaken and situation.matrix.nvidia.first_listing(gpu.pci_id, version) is not None
+
+
+def may_be_too_new(situation: Situation, gpu: Gpu) -> bool:
+    """Whether a driver that was only described does not list the GPU, though it knows its chip. It may work all the
+    same, and whoever saw the GPU work knows better."""
+    version, _, source = kernel_driver(situation)
+    described = situation.machine.assumed and situation.machine.pasted is None and source != ASSUMED
+    if not described or version is None or gpu.nvml is not None or has_own_numbers(situation.machine):
+        return False
+    unlisted = situation.matrix.nvidia.first_listing(gpu.pci_id, version) is not None
+    return unlisted and not refusals(situation, gpu)
 
 
 def _by_branch_or_flavour(situation: Situation, gpu: Gpu) -> Refusal | None:

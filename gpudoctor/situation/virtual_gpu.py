@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.finding import Fix, by_hand
@@ -10,14 +9,15 @@ from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.matrix.names import vgpu_series
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
-from gpudoctor.situation.kernel_log import lines_of
+from gpudoctor.situation.kernel_log import lines_of, refusing_driver
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import VgpuSeries
 
 _LENT = ("host-vgpu", "host-vsga")
 _HOST_MODULE = "nvidia_vgpu_vfio"
-_UNSUPPORTED = "nvidia-unsupported"
+UNSUPPORTED = "nvidia-unsupported"
+"""The kind of the line in which a driver says that it does not support a GPU."""
 
 
 def is_vgpu(gpu: Gpu) -> bool:
@@ -41,21 +41,22 @@ def hosts_vgpus(situation: Situation) -> bool:
 
 
 def refused_in_guest(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
-    """Lines of a driver that says that it does not support the GPU, though it is made for that chip: unless this is
-    known to be no virtual machine, the GPU is a vGPU, and needs the guest driver."""
-    if situation.machine.system.virtual_machine.absent or situation.in_wsl or not gpu.arch.value:
+    """Lines of a driver that says that it does not support the GPU, though it lists it: in a virtual machine the GPU
+    is a vGPU, and needs the guest driver. Where nothing tells whether this is one, GPUs of data centres may be."""
+    virtual = situation.machine.system.virtual_machine
+    lent = virtual.known or is_vgpu(gpu) or (virtual.undecided and gpu.datacenter)
+    if not lent or situation.in_wsl or not gpu.arch.value:
         return ()
-    return tuple(line for line in lines_of(situation, gpu, (_UNSUPPORTED,)) if _made_for(situation, gpu, line))
+    return tuple(line for line in lines_of(situation, gpu, (UNSUPPORTED,)) if _made_for(situation, gpu, line))
 
 
 def _made_for(situation: Situation, gpu: Gpu, line: LogFault) -> bool:
-    """Whether the driver that a line names drives this chip if it is whole."""
-    named = re.search(r"not supported by the (?:NVRM: )?(?:NVIDIA )?(\d+\.\d+(?:\.\d+)?)", line.line)
-    first = situation.matrix.nvidia.first_driver(gpu.arch.value, gpu.chip)
-    last = situation.matrix.nvidia.last_branch(gpu.arch.value)
-    if named is None:
+    """Whether the driver that a line names drives this GPU if it is whole."""
+    named, nvidia = refusing_driver(line.line), situation.matrix.nvidia
+    first, last = nvidia.first_driver(gpu.arch.value, gpu.chip), nvidia.last_branch(gpu.arch.value)
+    if named is None or nvidia.first_listing(gpu.pci_id, named):
         return False
-    driver = figures(named[1])
+    driver = figures(named)
     return (first is None or driver >= figures(first)) and (last is None or driver[:1] <= figures(last)[:1])
 
 

@@ -106,7 +106,7 @@ def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
     assumed = machine.nvidia.module.source == ASSUMED
     if machine.pasted is None or not assumed or not all(gpu.vendor == "nvidia" for gpu in gpus):
         return None
-    firsts = (matrix.nvidia.first_driver(gpu.arch.value, gpu.chip) for gpu in gpus)
+    firsts = (matrix.nvidia.first_driver(gpu.arch.value, gpu.chip, gpu.pci_id) for gpu in gpus)
     cuda = situation.torch.cuda if situation.torch else None
     serves = matrix.nvidia.bundled_driver(cuda) if cuda else None
     return max(filter(None, (*firsts, matrix.nvidia.floor("12.0"), serves)), key=figures, default=None)

@@ -49,7 +49,10 @@ _QUOTED = late(
 )
 """A line of the log within a sentence."""
 _DROPPED = late(r"NVRM: The NVIDIA (?P<name>.{4,80}?) GPU (?:\(PCI ID: \S+\) )?installed")
-_IGNORES = late(r"NVRM:\s+.{0,80}?[Tt]he (?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?) NVIDIA driver will ignore")
+_REFUSES = late(
+    r"NVRM:\s+(?:.{0,120}?[Tt]he )?(?:NVIDIA )?(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)"
+    r"(?: NVIDIA driver will ignore| driver release)"
+)
 
 
 def is_log_line(text: str) -> bool:
@@ -84,14 +87,14 @@ def _of_kernel(line: Line) -> Line | None:
 
 
 def _dropped(line: Line, facts: Facts) -> None:
-    """The GPU that a driver says it no longer supports, and that driver."""
+    """The GPU that a driver says it no longer supports, and the driver that refuses a GPU."""
     if "NVRM" not in line.text:
         return
     if found := _DROPPED.search(line.text):
         name = re.sub(r"^NVIDIA (?=NVIDIA )", "", found["name"])
         facts.gpus.append(NamedGpu(line.number, "tool", name=name))
-    if ignores := _IGNORES.search(line.text):
-        facts.say("driver", ignores["version"], line.number, "tool")
+    if refuses := _REFUSES.search(line.text):
+        facts.say("driver", refuses["version"], line.number, "tool")
 
 
 def read_module(line: Line, facts: Facts) -> None:

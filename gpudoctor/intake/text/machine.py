@@ -208,7 +208,7 @@ def _driver(
     version = matrix.nvidia.bundled_driver(cuda.value) if cuda else None
     if cuda is None or version is None:
         return None, ()
-    firsts = (matrix.nvidia.first_driver(one.arch, one.chip) for one in identities if one.arch)
+    firsts = (matrix.nvidia.first_driver(one.arch, one.chip, one.pci_id) for one in identities if one.arch)
     serving = (first for first in firsts if first and matrix.nvidia.cuda_served(first) == cuda.value)
     version = max((version, *serving), key=figures)
     return Statement("driver", version, cuda.line, cuda.by), (f"NVIDIA driver {version} (serves CUDA {cuda.value})",)

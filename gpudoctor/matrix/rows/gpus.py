@@ -48,6 +48,9 @@ class NvidiaGpu(Row, frozen=True, kw_only=True):
     name: str
     capability: str | None = None
     """Set if it differs from the chip's (GK110 etc.)."""
+    listed_from: tuple[str, ...] = ()
+    """The first release of each branch from which on all later ones list it; branches after the last one list it from
+    their start. Empty: it came with its chip."""
     aliases: tuple[str, ...] = ()
     datacenter: bool = False
     """Eligible for CUDA forward compatibility (data-centre product)."""
