@@ -16,8 +16,11 @@ _FLAVOURS: dict[str, ModuleFlavour] = {
 """Lines that only a module of one flavour writes."""
 _REFUSED = ("module-key-rejected", "module-unsigned-refused")
 _RIVAL = "nvidia-other-driver"
-_GIVEN_UP = {"amd": "amdgpu-init-failed", "nvidia": "nvidia-unsupported"}
-"""By vendor: the line in which its driver gives up a GPU."""
+_GIVEN_UP = {
+    "amd": ("amdgpu-init-failed", "amdgpu-probe-failed", "amdgpu-unknown-chip"),
+    "nvidia": ("nvidia-unsupported",),
+}
+"""By vendor: the lines in which its driver gives up a GPU."""
 
 
 def with_logged_state(machine: Machine) -> Machine:
@@ -37,7 +40,7 @@ def with_logged_state(machine: Machine) -> Machine:
         if flavour and module:
             changed = known(replace(module, flavour=flavour), source)
             machine = replace(machine, nvidia=replace(machine.nvidia, module=changed))
-        if fault.kind == _GIVEN_UP["nvidia"]:  # the GPU may be a vGPU
+        if fault.kind in _GIVEN_UP["nvidia"]:  # the GPU may be a vGPU
             guest = unknown("the description does not say", source)
             machine = replace(machine, system=replace(machine.system, virtual_machine=guest))
         if fault.kind == _RIVAL:
@@ -51,7 +54,7 @@ def with_logged_state(machine: Machine) -> Machine:
 
 
 def _unless_given_up(gpu: Gpu, faults: tuple[LogFault, ...], source: str) -> Gpu:
-    lines = tuple(fault for fault in faults if fault.kind == _GIVEN_UP.get(gpu.vendor))
+    lines = tuple(fault for fault in faults if fault.kind in _GIVEN_UP.get(gpu.vendor, ()))
     if not lines_about(gpu, lines):
         return gpu
     return replace(gpu, driver=absent(source, "its driver gave it up"), kfd_node=None, nodes=())

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gpudoctor.intake.text.facts import Statement
 from gpudoctor.intake.text.torch import source
-from gpudoctor.machine import AmdStack, Gpu, Machine, absent, known
+from gpudoctor.machine import AmdStack, Gpu, Machine, absent, known, unknown
 
 _NONE = "no kernel driver has it"
 _ASSUMED_AMDGPU = "amdgpu driver"
@@ -17,6 +17,13 @@ def with_kernel_driver(gpu: Gpu, bound: Statement) -> Gpu:
     where = source(bound)
     gpu = replace(gpu, driver=known(bound.value, where) if bound.value else absent(where, _NONE))
     return replace(gpu, kfd_node=None, nodes=()) if gpu.vendor == "amd" and bound.value != "amdgpu" else gpu
+
+
+def with_amds_driver(machine: Machine, named: Statement) -> Machine:
+    """The machine, whose amdgpu may be AMD's own: a text that names that does not always tell its release."""
+    module = unknown("the text names AMD's own driver, and not its release", source(named))
+    assumed = tuple(one for one in machine.assumed if one != _ASSUMED_AMDGPU)
+    return replace(machine, amd=replace(machine.amd, module=module), assumed=assumed)
 
 
 def without_unused_modules(machine: Machine, *, driver_named: bool) -> Machine:
