@@ -25,6 +25,8 @@ REPORT = (
         f"amdgpu: probe of 0000:0a:00.0 failed with error -22\n{OLD_KERNEL}",
         "[    1.750123] [drm] Unsupported asic.  Remove me when IP discovery init is in place.\nRX 9070\n",
         REPORT,
+        "Radeon 8060S, Ubuntu 24.04, kernel 6.8.0-60-generic, torch 2.11.0+rocm7.2\n"
+        "torch.cuda.is_available() returns False, rocminfo shows only the CPU\n",
     ],
 )
 def test_a_kernel_that_is_older_than_the_gpu_is_the_problem(text: str) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
 from gpudoctor.frameworks.torch.message_circumstances import tells_of
+from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import CRASH
 from gpudoctor.machine import Told
 from gpudoctor.plain_text import how_to_decide, sentence
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ToldCircumstance
 
     _Complaint = tuple[ToldCircumstance, Told]
+
+
+_BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu")
+"""What a person guesses, and the text may know: which build torch is."""
 
 
 @check("GPD447", "circumstance-told", "framework")
@@ -62,7 +67,9 @@ def _matters(situation: Situation) -> Iterator[_Complaint]:
     complaints = [
         (row, said)
         for row, said in told_circumstances(situation)
-        if said.complains and not (row.of_message or (text.works and row.of_torch))
+        if said.complains
+        and not (row.of_message or (text.works and row.of_torch))
+        and not (row.slug in _BUILDS and is_refuted(situation, row.slug))
     ]
     if tells_a_fault(situation):
         found: list[_Complaint] = []

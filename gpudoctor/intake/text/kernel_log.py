@@ -28,8 +28,8 @@ _BARE = late(
     r"(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
     r"|nvidia: |nvidia-(?:modeset|drm|uvm): |nouveau (?=[0-9a-f]{4}:)|nouveau: |NVRM\()"
 )
-"""Of a line without stamp, or with one that a person shortened: what only a GPU's kernel driver begins with. journalctl
-and dmesg indent the further lines of a message by the width of its stamp."""
+"""Of a line without stamp, or with a shortened one: what only a GPU's kernel driver begins with. journalctl and dmesg
+indent the further lines of a message by the width of its stamp."""
 _PCI_NAMED = late(
     r"(?:pci (?P<bdf>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): \[(?P<id>(?:10de"
     r"|1002):[0-9a-f]{4})\] type \w+ class 0x(?:0300|0302|0380|1200))|\(PCI ID: "

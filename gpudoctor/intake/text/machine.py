@@ -17,7 +17,12 @@ from gpudoctor.intake.text.dkms import with_trees
 from gpudoctor.intake.text.environment import with_environment, with_errors
 from gpudoctor.intake.text.facts import SILENT, Facts, NamedGpu, Statement
 from gpudoctor.intake.text.gpus import identify, unnamed_gpu
-from gpudoctor.intake.text.kernel_drivers import with_amds_driver, with_kernel_driver, without_unused_modules
+from gpudoctor.intake.text.kernel_drivers import (
+    taken_by,
+    with_amds_driver,
+    with_kernel_driver,
+    without_unused_modules,
+)
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
 from gpudoctor.intake.text.torch import is_rocm, source
@@ -166,8 +171,9 @@ def _with_gpus(
     bound = {} if listed_by_driver else decided_with(facts, "bound ")
     if bound and (installed := decided(facts, "module nvidia")):
         machine = _with_module(machine, installed)
+    taken = None if listed_by_driver else taken_by(facts)
     gpus = tuple(
-        _told(gpu, named, identity, bound.get(named.bdf))
+        _told(gpu, named, identity, bound.get(named.bdf) or (taken if identity.vendor == "nvidia" else None))
         for gpu, (named, identity) in zip(machine.gpus, found, strict=True)
     )
     machine = replace(machine, gpus=gpus, assumed=(*machine.assumed, *assumed))
