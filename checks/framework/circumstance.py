@@ -44,6 +44,8 @@ def circumstance_told(situation: Situation) -> Verdicts:
     That of the cause.
     """
     for row, said in _matters(situation):
+        if row.slug in _BUILDS and is_refuted(situation, row.slug):
+            continue
         yield Finding(
             severity=row.severity,
             slug=row.slug,
@@ -67,9 +69,7 @@ def _matters(situation: Situation) -> Iterator[_Complaint]:
     complaints = [
         (row, said)
         for row, said in told_circumstances(situation)
-        if said.complains
-        and not (row.of_message or (text.works and row.of_torch))
-        and not (row.slug in _BUILDS and is_refuted(situation, row.slug))
+        if said.complains and not (row.of_message or (text.works and row.of_torch))
     ]
     if tells_a_fault(situation):
         found: list[_Complaint] = []
