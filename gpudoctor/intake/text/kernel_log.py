@@ -26,6 +26,7 @@ _SYSLOG = late(
 _BARE = late(
     r"\s{0,80}(?:\[ {0,6}\d{1,8}\.\d{1,2}\] )?(?:kernel: )?"
     r"(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
+    r"|modprobe: ERROR: could not insert '(?:nvidia|amd)\w*': (?:Key was rejected|Required key)"
     r"|nvidia: |nvidia-(?:modeset|drm|uvm): |nouveau (?=[0-9a-f]{4}:)|nouveau: |NVRM\()"
 )
 """Of a line without stamp, or with a shortened one: what only a GPU's kernel driver begins with. journalctl and dmesg
