@@ -69,8 +69,8 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     found, unread = identify(facts, matrix)
     found = found or unnamed_gpu(facts, matrix, rocm=is_rocm(facts))
     machine = _with_gpus(machine, found, facts, matrix)
-    if named := decided(facts, "amd's driver"):
-        machine = with_amds_driver(machine, named)
+    if own := decided(facts, "amd's driver"):
+        machine = with_amds_driver(machine, own)
     machine = with_trees(machine, facts, matrix)
     machine = _with_answers(machine, facts)
     machine = with_nodes(machine, facts)
