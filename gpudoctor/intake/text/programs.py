@@ -236,7 +236,8 @@ _KERNEL = late(
     r"|(?<![\w.])(?P<before>[4-9]\.\d{1,2}(?:\.\d{1,3})?) (?:linux )?kernel\b"
 )
 _OS = late(
-    r"(?i)(?<![\w./:-])(?P<os>(?:Ubuntu|Debian|Fedora|Linux Mint|Pop!_OS|openSUSE Leap|Rocky(?: Linux)?|AlmaLinux|RHEL"
+    r"(?i)(?<![\w./:-])"
+    r"(?P<os>(?:Ubuntu|Debian|Fedora|Linux Mint|Pop!_OS|openSUSE Leap|Rocky(?: Linux)?|AlmaLinux|RHEL"
     r"|Nobara|Zorin OS) \d{1,2}(?:\.\d{1,2}){0,2}(?: LTS)?)(?![\w.]*\d)"
 )
 _ROCM = late(r"(?i)\brocm[ -]?v?(?P<version>[3-9]\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
