@@ -127,3 +127,14 @@ def test_the_packages_that_pacman_searches_tell_the_driver() -> None:
     packages = "local/nvidia-open-dkms 590.48.01-4\n    NVIDIA open kernel modules\nlocal/nvidia-utils 590.48.01-2\n"
     assert problems(f"NVIDIA GeForce GTX 1050 Ti\n{packages}") == ["nvidia-driver-dropped-gpu"]
     assert problems(f"NVIDIA GeForce RTX 4060\n{packages}") == []
+
+
+def test_lsmod_that_lists_nouveau_in_use_and_not_nvidia() -> None:
+    lists = "nouveau              3096576  12\ndrm_ttm_helper         16384  1 nouveau\n"
+    card = "01:00.0 VGA compatible controller: NVIDIA Corporation AD104 [GeForce RTX 4070] (rev a1)\n"
+    report = "torch 2.7.1+cu126\ntorch.cuda.is_available() returns False\n"
+    assert problems(f"{card}{lists}{report}") == ["nouveau-conflict"]
+    assert problems(f"{lists}nvidia-smi: command not found\nRTX 4070, Fedora 42\n") == ["nouveau-conflict"]
+    assert "nouveau-conflict" not in problems(f"{card}{lists}nvidia 9000000 30 nvidia_uvm\n{report}")
+    assert "nouveau-conflict" not in problems(f"RX 7900 XTX\n{lists}{report}")
+    assert problems(f"{card}{lists}torch 2.7.1+cu126\ntorch.cuda.is_available() returns True\n") == []

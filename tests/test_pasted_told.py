@@ -1157,3 +1157,13 @@ def test_a_line_of_the_journal_names_a_program_and_is_no_complaint() -> None:
     assert problems(told.partition("]: ")[2]) == ["container-no-gpu"]
     lacks = "CUDA error: no kernel image is available for execution on the device"
     assert first(line.format("ollama", lacks)).slug == "ext-built-without-gpu-arch"
+
+
+def test_lines_that_are_no_one_sentence_are_kept_apart() -> None:
+    card = (
+        "01:00.0 VGA compatible controller [0300]: NVIDIA Corporation AD104 [GeForce RTX 4070] [10de:2786] (rev a1)\n"
+    )
+    lists = "\tKernel driver in use: nouveau\n\tKernel modules: nouveau\n"
+    text = f"{card}{lists}Fedora Linux 42, torch 2.7.1+cu126, torch.cuda.is_available() False\n"
+    assert problems(text) == ["nouveau-conflict"]
+    assert "Kernel modules: nouveau / Fedora Linux 42" in first(text).message

@@ -311,7 +311,8 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
     ## How it is judged
     The running kernel is older than the first one that supports the chip, no AMD driver package is installed, and
     amdgpu or KFD does not have the GPU. Distributions with backports (Red Hat, SUSE) make this less certain.
-    The same holds for a machine that is only described, unless the description names AMD's driver.
+    The same holds for a machine that is only described, unless the description names AMD's driver or shows that the
+    GPU works. A kernel that nobody named counts for nothing.
 
     ## Fix safety
     A newer kernel or amdgpu-dkms needs root and a reboot; the old kernel stays in the boot menu.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding
 from gpudoctor.frameworks.torch.message_circumstances import tells_of
+from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import CRASH
 from gpudoctor.machine import Told
 from gpudoctor.plain_text import how_to_decide, sentence
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ToldCircumstance
 
     _Complaint = tuple[ToldCircumstance, Told]
+
+
+_BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu")
+"""What a person guesses, and the text may know: which build torch is."""
 
 
 @check("GPD447", "circumstance-told", "framework")
@@ -39,6 +44,8 @@ def circumstance_told(situation: Situation) -> Verdicts:
     That of the cause.
     """
     for row, said in _matters(situation):
+        if row.slug in _BUILDS and is_refuted(situation, row.slug):
+            continue
         yield Finding(
             severity=row.severity,
             slug=row.slug,

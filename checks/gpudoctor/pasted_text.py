@@ -28,7 +28,8 @@ def text_incomplete(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The verdict stays open if the text has neither an error message nor a sign that a GPU was used, and the GPU or
-    torch is missing. The problem names what to send. If the errors are about something else than a GPU, it says so.
+    torch is missing. The problem names what to send. If the errors are about something else than a GPU, or the text
+    shows no more than that a driver has started the GPU, it says so.
     An error that is the program's own, a text that says that all works now, and one from macOS need neither.
 
     ## Fix safety
@@ -44,6 +45,10 @@ def text_incomplete(situation: Situation) -> Verdicts:
     seen = bool(telling) and not text.works
     if text.off_topic:
         why = f"{text.off_topic} in this text is about a GPU. If there is a GPU problem, add its message and {sent}"
+        yield NotJudged(why, matters=seen)
+        return
+    if text.started and telling == ["torch"] and not text.told and not _faults(situation):
+        why = f"the text shows that the driver started the GPU, and tells of no fault. If torch fails, send {sent}"
         yield NotJudged(why, matters=seen)
         return
     missing = " and ".join(filter(None, (", ".join(text.unsaid[:-1]), text.unsaid[-1])))
@@ -120,3 +125,8 @@ def text_from_another_system(situation: Situation) -> Verdicts:
 
 def _text(situation: Situation) -> PastedText:
     return situation.machine.pasted or PastedText()
+
+
+def _faults(situation: Situation) -> bool:
+    log = situation.machine.kernel_log.value
+    return log is not None and bool(log.faults)

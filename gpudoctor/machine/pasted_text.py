@@ -46,6 +46,8 @@ class PastedText(Record, frozen=True):
     """The system it is from, if that is not Linux."""
     works: str = ""
     """The line that shows that a GPU was used."""
+    started: str = ""
+    """The line of the kernel log, of a tool or a person that says that a kernel driver has started a GPU."""
     gpus_given: bool = False
     """The command that started the container gives it the device nodes of GPUs."""
     error_lines: tuple[int, ...] = ()

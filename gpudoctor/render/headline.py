@@ -26,7 +26,9 @@ _AREAS = {
 """What is checked, by the first digit of an id, or by all three."""
 
 
-_WHOLE = ("could not check", "could not judge", "nothing in this text", "no error in this text")
+_WHOLE = (
+    "could not check", "could not judge", "nothing in this text", "no error in this text", "the text shows",
+)  # fmt: skip
 """How reasons begin that say by themselves what is open."""
 
 
@@ -36,12 +38,12 @@ def headline(report: Report, look: ReportStyle) -> Line:
     unanswered = [question for question in report.not_judged if question.matters]
     numbers = ((errors, "problem"), (warnings, "warning"))
     counts = ", ".join(number_of(number, noun) for number, noun in numbers if number)
+    if counts and unanswered:
+        counts += f"; {number_of(len(unanswered), 'check')} could not be completed"
     if errors:
-        more = f"; {number_of(len(unanswered), 'check')} could not be completed" if unanswered else ""
-        return [(f"{counts}{more}", "bold red")]
-    if unanswered:
-        first = [(could_not_check(unanswered[0]), "bold magenta"), (f" [{unanswered[0].id}]", "dim")]
-        return [*first, (f"; {counts}" if counts else "", "bold yellow")]
+        return [(counts, "bold red")]
+    if unanswered and not warnings:
+        return [(could_not_check(unanswered[0]), "bold magenta"), (f" [{unanswered[0].id}]", "dim")]
     passed = all(kernel.status in ("pass", "skipped") for kernel in _kernels(report))
     failed = "" if passed else "Not all kernels pass: see below."
     if counts or failed:

@@ -101,7 +101,8 @@ def _its_cause(finding: ReportedFinding, report: Report) -> ReportedFinding | No
 
 def _unanswered(report: Report, look: ReportStyle) -> Iterator[Line]:
     questions = [question for question in report.not_judged if look.verbose or question.matters]
-    if report.verdict == "unknown" and not look.verbose:
+    told = any(finding.severity == "warning" for finding in report.findings)
+    if report.verdict == "unknown" and not told and not look.verbose:
         del questions[:1]  # the first line has it
     if questions:
         yield []

@@ -15,7 +15,7 @@ _FIRMWARE_MISSING = ("amdgpu-firmware-missing",)
 _SILENT = ("amdgpu-psp-failed", "amdgpu-block-failed")
 """A part of the GPU does not answer. A missing or refused file has this effect, too."""
 _BAD_PAGES = ("amdgpu-bad-pages",)
-_KINDS = (*_NO_VBIOS, *_FIRMWARE_REFUSED, *_FIRMWARE_MISSING, *_SILENT, "amdgpu-init-failed")
+_KINDS = (*_NO_VBIOS, *_FIRMWARE_REFUSED, *_FIRMWARE_MISSING, *_SILENT, "amdgpu-init-failed", "amdgpu-probe-failed")
 
 _GIVE_VBIOS = (
     "In a virtual machine: give the GPU its video BIOS as a file (QEMU: `romfile=` of the device; Proxmox: "

@@ -7,10 +7,17 @@ import re
 from msgspec.structs import replace
 
 from gpudoctor.finding import Fix, InstallKernel, InstallRocmDriver, InstallSystemPackage, Manual, Reboot
-from gpudoctor.machine import BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Os, Vendor
+from gpudoctor.machine import ASSUMED, BlockedModule, DkmsModule, Gpu, InstalledModule, LogFault, Os, Vendor
 from gpudoctor.matrix.driver_packages import kernel_package, reaches
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
+from gpudoctor.situation.seen_errors import seen_errors
+
+_TOO_OLD = "amd-kernel-or-runtime-too-old"
+_WHILE_IN_USE = (
+    "amdgpu-ring-timeout", "amdgpu-sdma-timeout", "amdgpu-page-fault", "amdgpu-reset", "amdgpu-mes-hung",
+)  # fmt: skip
+"""Faults of a GPU that amdgpu has started."""
 
 
 def core_modules(situation: Situation) -> tuple[InstalledModule, ...]:
@@ -131,7 +138,7 @@ def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
     it."""
     target = situation.matrix.gpus.target(gpu.arch.value)
     first, running = target.first_kernel if target else None, situation.machine.system.kernel.value
-    if first is None or running is None:
+    if first is None or running is None or situation.machine.system.kernel.source == ASSUMED:
         return None
     trees, module = situation.machine.amd.dkms.value or (), situation.machine.amd.module.value
     stands_in = any(tree.status == "installed" and tree.kernel == running for tree in trees)
@@ -140,17 +147,32 @@ def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
 
 
 def newer_than_described_kernel(situation: Situation) -> tuple[Gpu, ...]:
-    """Described GPUs that the described kernel's own amdgpu does not support, if the description names no driver. A
-    text that names both may well tell that they work together."""
-    kernel = situation.machine.system.kernel
-    if (
-        situation.machine.pasted
-        or "amdgpu driver" not in situation.machine.assumed
-        or has_backports(kernel.value or "")
-    ):
+    """Described GPUs that the described kernel's own amdgpu does not support, if the description names no driver and
+    nothing in it shows that the GPU works."""
+    machine = situation.machine
+    kernel = machine.system.kernel
+    if "amdgpu driver" not in machine.assumed or has_backports(kernel.value or "") or _reached(situation):
         return ()
-    described = (gpu for gpu in situation.usable_of("amd") if gpu.source == kernel.source)
+    described = (gpu for gpu in situation.usable_of("amd") if machine.pasted or gpu.source == kernel.source)
     return tuple(gpu for gpu in described if kernel_too_old(situation, gpu))
+
+
+def _reached(situation: Situation) -> bool:
+    """Whether a text shows that its kernel's driver has the GPU: torch, a tool of ROCm or the kernel log found it. A
+    program that failed for another reason may well have it, if torch did not say that it sees none."""
+    text, amd, torch = situation.machine.pasted, situation.machine.amd, situation.torch
+    if text is None:
+        return False
+    listed = (amd.hsa.value is not None and amd.hsa.value.lists_gpu) or amd.smi.known
+    log = situation.machine.kernel_log.value
+    used = log is not None and any(fault.kind in _WHILE_IN_USE for fault in log.faults)
+    trial = torch.trial.value if torch else None
+    unseen = trial is not None and trial.device_count == 0
+    other = any(
+        row is not None and row.severity != "note" and _TOO_OLD not in (row.slug, *row.also)
+        for _, row in seen_errors(situation)
+    )
+    return bool(text.works or text.started) or listed or used or (other and not unseen)
 
 
 def described_together(situation: Situation, gpu: Gpu) -> bool:

@@ -14,7 +14,7 @@ from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.amdgpu_start import bad_pages
 from gpudoctor.situation.device_nodes import made_at_first_use
 from gpudoctor.situation.gpu_groups import group_by
-from gpudoctor.situation.kernel_log import lines_about
+from gpudoctor.situation.kernel_log import lines_about, lines_of
 from gpudoctor.situation.kernel_modules import (
     blocking_rules,
     core_modules,
@@ -236,7 +236,7 @@ def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
         misbuilt = unbuilt_dkms(situation, "amd") or situation.log_faults("amd-dkms-kernel-mismatch")
         if misbuilt and not situation.machine.amd.module.known:
             yield "amd-dkms-kernel-mismatch"
-        if kernel_too_old(situation, gpu):
+        if kernel_too_old(situation, gpu) or lines_of(situation, gpu, ("amdgpu-unknown-chip",)):
             yield "amd-kernel-or-runtime-too-old"
     yield "no-driver"
 

@@ -51,6 +51,11 @@ def _is_gpu_build(situation: Situation) -> bool:
     return situation.built_for is not None and not _assumed(situation, _ASSUMED_BUILD)
 
 
+def _is_built_for_the_gpus(situation: Situation) -> bool:
+    gpus = _known_gpus(situation)
+    return bool(gpus) and _is_gpu_build(situation) and all(gpu.vendor == situation.built_for for gpu in gpus)
+
+
 def _has_no_amd_gpu(situation: Situation) -> bool:
     return bool(_known_gpus(situation)) and not situation.machine.of_vendor("amd")
 
@@ -118,6 +123,7 @@ _RULES: dict[str, Callable[[Situation], bool]] = {
     **dict.fromkeys(NO_CODE, _has_code),
     "torch-dropped-old-gpu": _is_recent_or_has_code,
     "torch-cpu-only": _is_gpu_build,
+    "torch-wrong-build-or-cpu": _is_built_for_the_gpus,
     "driver-too-old": _driver_serves,
     "cuda-torch-on-amd": _has_no_amd_gpu,
     "fabric-manager-not-running": _has_no_switches,

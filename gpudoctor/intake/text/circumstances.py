@@ -11,7 +11,7 @@ from gpudoctor.intake.text.concepts import AS_A_QUESTION, Concepts, something_el
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical, is_long_ago
 from gpudoctor.intake.text.languages import in_plain_words
-from gpudoctor.intake.text.lines import Line, is_of_a_journal, text_of
+from gpudoctor.intake.text.lines import Line, is_of_a_journal, joined, text_of
 from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
@@ -285,7 +285,7 @@ def _told(
         about = row.where or (row.alone and row.beside) or _ABOUT_GPUS.search(near)
         told = row.alone or _COMPLAINS.search(_NO_COMPLAINT.sub("", without_clauses(others, near)))
         complains = row.remedy or bool(about and told and not _is_in_order(around, found))
-        text = " ".join(one.text.translate(_MARKS).strip() for one in said).strip()
+        text = joined(one.text.translate(_MARKS).strip() for one in said)
         text = _same_sentence(text, line, alone) if alone else text
         yield Told(row.id, text.lstrip("#-* ")[:300], lines[place].number, complains)
         if complains:

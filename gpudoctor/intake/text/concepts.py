@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import accumulate, islice
 
 from gpudoctor.intake.text.languages import in_plain_words
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import Line, joined
 from gpudoctor.late_regex import late
 from gpudoctor.machine import Told
 from gpudoctor.matrix.questions import Matrix
@@ -119,7 +119,7 @@ class Concepts:
                 if any(all(self._named[name] & near for name in names) for names in row.together):
                     of_set = [one for one, at in zip(self._sentences, self._places, strict=True) if at in near]
                     said = [one.line for one in of_set if not one.of_form] or [one.line for one in of_set]
-                    text = " ".join(dict.fromkeys(one.text.lstrip("#* ") for one in said))
+                    text = joined(dict.fromkeys(one.text.strip("#* ") for one in said))
                     return Told(row.id, text[:300], said[0].number, complains=True)
         return None
 

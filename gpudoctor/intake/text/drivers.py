@@ -1,4 +1,4 @@
-"""NVIDIA's installed driver, as package managers, dkms, modinfo and listings of its library tell it."""
+"""The vendors' installed drivers, as package managers, dkms, modinfo and listings of a library tell them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,12 @@ _LIBRARY = late(rf"(?:.*\s|)\S*libcuda\.so\.{_VERSION}$")
 _MODULE = late(r"filename:\s+\S+/nvidia(?:-current)?\.ko")
 _OF_MODULE = late(rf"(?P<key>version|license):\s+(?:{_VERSION}$|(?P<license>.+))")
 _MOST_OF_MODULE = 40
+_AMDS_OWN = late(r"ROCk module version \d|\bamdgpu-(?:dkms|install|pro)\b|/(?:updates|extra)/(?:dkms/)?amdgpu\.ko")
+"""What only AMD's own kernel driver prints, or names it: the kernel's module has no version."""
 
 
 def read_drivers(lines: Iterable[Line], facts: Facts) -> None:
-    """The driver's version, and whether its kernel module is the open one."""
+    """NVIDIA's driver, and whether its kernel module is the open one; that a text names AMD's own."""
     version, since, asked_for, asked = "", 0, 0, 0
     for number, text in lines:
         if since and number - since <= _MOST_OF_MODULE and (told := _OF_MODULE.match(text)):
@@ -58,6 +60,8 @@ def read_drivers(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("driver", answer["version"], number, "tool")
         if number == asked_for + 1 and (installed := _INSTALLED.match(text)):
             facts.say("driver", installed["version"], number, "list")
+        if ("amdgpu" in text or "ROCk" in text) and _AMDS_OWN.search(text):
+            facts.say("amd's driver", text, number, "prose")
         if "version" in text and _ASKED.search(text):
             asked = number
         if "nvidia" in text:

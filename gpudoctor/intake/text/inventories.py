@@ -1,4 +1,4 @@
-"""The graphics devices that inxi and hwinfo list."""
+"""The graphics devices that inxi and hwinfo list, and the kernel drivers for NVIDIA's GPUs that lsmod lists."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _DEVICE = late(r"\s{0,12}Device: pci 0x(?P<device>[0-9a-f]{4}) \"(?P<name>[^\"\n
 _NOT_GRAPHICS = late(r"(?i)audio|usb|ucsi|bridge|root|ethernet|nvme")
 _BUS = late(r"\s{0,12}SysFS BusID: (?P<bdf>[0-9a-f:.]{7,12})")
 _BOUND = late(r"\s{0,12}Driver: \"(?P<driver>[\w-]{2,30})\"")
+_LOADED = late(r"(?P<module>nouveau|nova_core|nvidia) {1,40}\d{4,9} {1,12}(?P<users>\d{1,4})\b(?! *[A-Z])")
 _NEAR_DRIVER = 12
 _NEAR = 3
 """Lines between the vendor and the device of one entry of hwinfo."""
@@ -36,6 +37,8 @@ def read_inventories(lines: tuple[Line, ...], facts: Facts) -> None:
     section, vendor, bdf = "", ("", 0), ("", 0)
     graphics = ("", 0)
     for place, (number, text) in enumerate(lines):
+        if text.startswith("n") and (loaded := _LOADED.match(text)):
+            facts.say(f"loaded {loaded['module']}", loaded["users"], number, "tool")
         if heading := _INXI_SECTION.match(text):
             section = heading["name"]
         if section == "Graphics" and "Device-" in text and (found := _INXI.match(text)):

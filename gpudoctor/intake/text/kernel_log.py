@@ -24,11 +24,13 @@ _SYSLOG = late(
     r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S{0,16} [\w.-]+ kernel: "
 )
 _BARE = late(
-    r"\s{0,80}(?:kernel: )?(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
+    r"\s{0,80}(?:\[ {0,6}\d{1,8}\.\d{1,2}\] )?(?:kernel: )?"
+    r"(?:NVRM: |nvidia(?:-\w+)? [0-9a-f]{4}:|amdgpu [0-9a-f]{4}:|kfd kfd: |amdgpu: |\[drm"
+    r"|modprobe: ERROR: could not insert '(?:nvidia|amd)\w*': (?:Key was rejected|Required key)"
     r"|nvidia: |nvidia-(?:modeset|drm|uvm): |nouveau (?=[0-9a-f]{4}:)|nouveau: |NVRM\()"
 )
-"""Of a line without stamp: what only a GPU's kernel driver begins with. journalctl and dmesg indent the further lines
-of a message by the width of its stamp."""
+"""Of a line without stamp, or with a shortened one: what only a GPU's kernel driver begins with. journalctl and dmesg
+indent the further lines of a message by the width of its stamp."""
 _PCI_NAMED = late(
     r"(?:pci (?P<bdf>[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): \[(?P<id>(?:10de"
     r"|1002):[0-9a-f]{4})\] type \w+ class 0x(?:0300|0302|0380|1200))|\(PCI ID: "
@@ -41,6 +43,7 @@ _MODULE = late(
 )
 
 
+_STARTED = late(r"\[drm\] Initialized (?:amdgpu|nvidia-drm) |kfd kfd: (?:amdgpu: )?added device 1002:")
 _FIRST_SECONDS = 10.0
 """In these the drivers start: where a log goes on with one of them, a boot has begun."""
 _BOOTED = late(r"\bLinux version (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) \(")
@@ -73,6 +76,8 @@ def read_kernel_log(lines: Iterable[Line], facts: Facts) -> None:
             if (key := bdf or pci) not in seen:
                 seen.add(key)
                 facts.gpus.append(NamedGpu(line.number, "tool", pci_id=pci, bdf=bdf, block=0))
+        if _STARTED.search(line.text):
+            facts.say("gpu started", line.text, line.number, "tool")
         _dropped(line, facts)
         read_module(line, facts)
         read_boot(line, facts)

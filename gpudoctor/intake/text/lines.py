@@ -187,3 +187,12 @@ def _without_numbers(lines: list[str]) -> list[str]:
         return lines
     rest = [line[match.end() :] if match else line for line, match in zip(lines, found, strict=True)]
     return _without_common([line if line.strip() else "" for line in rest])
+
+
+def joined(lines: Iterable[str]) -> str:
+    """The lines in one; a line that does not go on with the one before it is kept apart from it."""
+    whole = ""
+    for line in filter(None, lines):
+        goes_on = whole.endswith((".", "!", "?", ":", ",", ";")) or not line[0].isupper()
+        whole += f"{' ' if goes_on else ' / '}{line}" if whole else line
+    return whole

@@ -17,7 +17,12 @@ from gpudoctor.intake.text.dkms import with_trees
 from gpudoctor.intake.text.environment import with_environment, with_errors
 from gpudoctor.intake.text.facts import SILENT, Facts, NamedGpu, Statement
 from gpudoctor.intake.text.gpus import identify, unnamed_gpu
-from gpudoctor.intake.text.kernel_drivers import with_kernel_driver, without_unused_modules
+from gpudoctor.intake.text.kernel_drivers import (
+    taken_by,
+    with_amds_driver,
+    with_kernel_driver,
+    without_unused_modules,
+)
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
 from gpudoctor.intake.text.torch import is_rocm, source
@@ -64,6 +69,8 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     found, unread = identify(facts, matrix)
     found = found or unnamed_gpu(facts, matrix, rocm=is_rocm(facts))
     machine = _with_gpus(machine, found, facts, matrix)
+    if own := decided(facts, "amd's driver"):
+        machine = with_amds_driver(machine, own)
     machine = with_trees(machine, facts, matrix)
     machine = _with_answers(machine, facts)
     machine = with_nodes(machine, facts)
@@ -164,8 +171,9 @@ def _with_gpus(
     bound = {} if listed_by_driver else decided_with(facts, "bound ")
     if bound and (installed := decided(facts, "module nvidia")):
         machine = _with_module(machine, installed)
+    taken = None if listed_by_driver else taken_by(facts)
     gpus = tuple(
-        _told(gpu, named, identity, bound.get(named.bdf))
+        _told(gpu, named, identity, bound.get(named.bdf) or (taken if identity.vendor == "nvidia" else None))
         for gpu, (named, identity) in zip(machine.gpus, found, strict=True)
     )
     machine = replace(machine, gpus=gpus, assumed=(*machine.assumed, *assumed))
@@ -290,6 +298,9 @@ def _pasted(
     driver_said = decided(facts, "driver") or decided(facts, "driver cuda")
     available = decided(facts, "available")
     works = source(available) if available and available.value == "True" else ""
+    begun = decided(facts, "gpu started")
+    if begun and begun.by == "prose" and available and not works:
+        begun = None
     command, told = decided(facts, "container command"), borne_out(facts, machine, matrix)
     in_desktop = any(one.circumstance == DOCKER_DESKTOP for one in told)  # the nodes are of its virtual machine
     return PastedText(
@@ -300,6 +311,7 @@ def _pasted(
         unread=unread,
         foreign=foreign,
         works=works,
+        started=source(begun) if begun else "",
         told=told,
         off_topic="no error" if facts.off_topic and machine.gpus else facts.off_topic,
         wants_cpu=decided(facts, "wants cpu") is not None,

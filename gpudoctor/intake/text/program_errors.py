@@ -33,7 +33,8 @@ def read_program_errors(lines: tuple[Line, ...], facts: Facts) -> None:
         return
     numbers = {line.number for line in found}
     rest = (line.text for line in lines if line.number not in numbers and not _OF_A_TRACEBACK.match(line.text))
-    if not any(map(about_gpus, rest)):
+    healthy = facts.smi is not None and not facts.smi[0].status and _OF_TENSORS.search(found[-1].text)
+    if healthy or not any(map(about_gpus, rest)):
         facts.told.append(Told(PROGRAM_ERROR, found[-1].text.strip()[:300], found[-1].number))
 
 

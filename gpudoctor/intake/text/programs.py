@@ -230,6 +230,7 @@ _AMD_NAME = late(
     r"|AI PRO )?(?:VII|\d{3}M|80[456]0S|8050S|8060S|R?\w?\d{4}(?: ?(?:XTX?|GRE)|\w)?)\b|(?:AMD )?"
     r"(?:Instinct )?\b(?i:MI)\d{2,3}[A-Za-z]?\b"
     r"|(?i:(?:\b|(?<=\b\dx))(?:[5-7][3-9][05]0|90[67]0) ?(?:XTX?|GRE)\b)"
+    r"|(?<![\w./-])(?i:pro )?(?:[Ww][5-7][3-9]00[DX]?|[Vv](?:620|710)|R9[67]00D?)\b"
     r"|(?:AMD )?(?:Radeon )?(?:RX )?\bVega ?(?:56|64)\b"
     r"|\b[57][5-9]00G\b|\bStrix (?:Halo|Point)\b"
     r"|(?<!GTX )(?<!gtx )(?<!GeForce )\b(?:[67]80|8[89]0)[Mm]\b"
@@ -242,7 +243,8 @@ _KERNEL = late(
     r"|(?<![\w.])(?P<before>[4-9]\.\d{1,2}(?:\.\d{1,3})?) (?:linux )?kernel\b"
 )
 _OS = late(
-    r"(?<![\w./:-])(?P<os>(?:Ubuntu|Debian|Fedora|Linux Mint|Pop!_OS|openSUSE Leap|Rocky(?: Linux)?|AlmaLinux|RHEL"
+    r"(?i)(?<![\w./:-])"
+    r"(?P<os>(?:Ubuntu|Debian|Fedora|Linux Mint|Pop!_OS|openSUSE Leap|Rocky(?: Linux)?|AlmaLinux|RHEL"
     r"|Nobara|Zorin OS) \d{1,2}(?:\.\d{1,2}){0,2}(?: LTS)?)(?![\w.]*\d)"
 )
 _ROCM = late(r"(?i)\brocm[ -]?v?(?P<version>[3-9]\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
@@ -294,8 +296,9 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
     distributions: dict[str, Statement] = {}
     for number, text in lines:
         for os in _OS.finditer(text):
-            if not (_may_be_another(text, os) or _COMPARING.search(text)):
-                distributions.setdefault(os["os"], Statement("os", os["os"], number, "prose"))
+            added = text[: os.start()].endswith("(")  # a remark on what stands before it, not on the rest
+            if added or not (_may_be_another(text, os) or _COMPARING.search(text)):
+                distributions.setdefault(os["os"].lower(), Statement("os", os["os"], number, "prose"))
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
         if "river" in text and (driver := _DRIVER.search(text)) and not _may_be_another(text, driver):

@@ -51,6 +51,11 @@ _LAST_BUT = late(r"(?i),? ?\bbut\b(?=[^,]*$)")
 _PAST = late(r"(?i)\b(?:was|were|had|got|came from|yesterday|before)\b")
 _BY_A_DEED = late(r"(?i)(?:solved|fixed) (?:by|with|after)\b")
 _NOT = late(r"(?i)\bnot\b|n't\b")
+_RUNS = late(
+    r"(?i)\bkernel \d\S* (?:runs|supports|drives|works with)\b|\b(?:works?|worked|working|runs?|ran|running)"
+    r" (?:fine|well|great|perfectly|flawlessly|ok(?:ay)?|without|(?:on|with) (?:the )?(?:linux )?(?:kernel|linux))\b"
+)
+"""What a person says of a GPU that computes."""
 _SENTENCE = late(r"[^.!?;\n]*(?:\.(?=\S)[^.!?;\n]*)*[.!?;]*")
 _SHORT = 500
 """Characters of a text that is about one matter."""
@@ -58,6 +63,9 @@ _SHORT = 500
 
 def read_solved(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """Nothing that the text tells of is amiss any more, if it says so and complains of nothing."""
+    for line in lines:
+        if _RUNS.search(line.text) and not _NOT.search(line.text):
+            facts.say("gpu started", line.text, line.number, "prose")
     whole = text_of(line for line in lines if line.text).strip()
     if len(whole) > _SHORT or facts.log or any(one.what == "available" and one.by != "prose" for one in facts.said):
         return
