@@ -649,6 +649,12 @@ def test_an_index_that_cannot_be_reached_is_told_before_anything_is_changed(
         ):
             with pytest.raises(RepairError, match="cannot be reached"):
                 check_indexes([there, RunStep(argv)])
+        pip_install = RunStep(("python", "-m", "pip", "install", "--no-deps", "onnxruntime-gpu==1.22.0"))
+        uninstall = RunStep(("python", "-m", "pip", "uninstall", "-y", "onnxruntime"))
+        check_indexes([uninstall], lost)
+        check_indexes([uninstall, pip_install], base)
+        with pytest.raises(RepairError, match="nothing was changed"):
+            check_indexes([uninstall, pip_install], lost)
         monkeypatch.setenv("HTTP_PROXY", "http://proxy.example")
         check_indexes([there, RunStep(argv)])
 
