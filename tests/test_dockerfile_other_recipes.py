@@ -258,6 +258,29 @@ def test_a_cluster_refuses_gpus_without_limits(tmp_path: Path, resources: str, f
 
 
 @pytest.mark.parametrize(
+    ("image", "fault"),
+    [
+        ("ghcr.io/huggingface/text-generation-inference:3.3.4", True),
+        ("ghcr.io/huggingface/text-generation-inference:3.3.4-intel-xpu", False),
+        ("ghcr.io/huggingface/text-embeddings-inference:89-1.8", True),
+        ("ghcr.io/huggingface/text-embeddings-inference:cpu-1.8", False),
+        ("lmsysorg/sglang:v0.5.3-cu129", True),
+        ("lmsysorg/sglang:v0.5.3-xeon", False),
+        ("ghcr.io/open-webui/open-webui:cuda", True),
+        ("ghcr.io/open-webui/open-webui:main", False),
+        ("nvcr.io/nvidia/tritonserver:25.04-py3", False),  # it is also made for CPUs
+    ],
+)
+def test_a_server_made_for_gpus_is_not_started_without_one(tmp_path: Path, image: str, fault: bool) -> None:
+    (tmp_path / "compose.yaml").write_text(f"services:\n  a:\n    image: {image}\n")
+    assert ("compose-no-device" in slugs(dockerfile_report(tmp_path / "compose.yaml"))) is fault
+    of_amd = f"services:\n  a:\n    image: {image}\n    devices: [/dev/kfd, /dev/dri]\n"
+    (tmp_path / "compose.yaml").write_text(of_amd)
+    other = "compose-other-vendor" in slugs(dockerfile_report(tmp_path / "compose.yaml"))
+    assert other is (fault or "triton" in image)
+
+
+@pytest.mark.parametrize(
     ("resources", "lines"),
     [
         (
