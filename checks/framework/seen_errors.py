@@ -180,7 +180,9 @@ def _causes(
         return (), ()
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH)
     causes = _by_place(situation, row, causes, vendor, text)
-    causes = tuple(slug for slug in causes if slug == first or not is_refuted(situation, slug))
+    # What the message names is an effect where the container has no GPU, and may be refuted itself.
+    named = NO_GPU_GIVEN if causes[:1] == (NO_GPU_GIVEN,) else first
+    causes = tuple(slug for slug in causes if slug == named or not is_refuted(situation, slug))
     circumstances = _circumstances(situation, row, causes)
     return _with_told(row, causes, circumstances), circumstances
 
@@ -200,7 +202,11 @@ def _fixes(
     from gpudoctor.frameworks.torch.smoke_fixes import fixes
 
     told = {row.slug, *(one.slug for one in circumstances)}
-    given = tuple(fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor)))
+    pasted = situation.machine.pasted
+    started_with = pasted.started_with if pasted else ""
+    given = tuple(
+        fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor, started_with))
+    )
     # A message that names the same cause knows more of it, but not what a person tried.
     better: dict[str, ToldCircumstance] = {}
     for one in circumstances:
