@@ -172,7 +172,7 @@ def test_a_message_without_a_gpu_and_torch_is_a_question_and_no_problem() -> Non
     assert judgement.verdict == "unknown"
     assert not [one for one in judgement.findings if one.severity == "error"]
     (question,) = [one for one in judgement.not_judged if one.id == "GPD442"]
-    assert "torch-no-arch-for-gpu" in question.why and "What decides: Which GPU is it" in question.why
+    assert "torch-no-arch-for-gpu" in question.why and "To be sure: Which GPU is it" in question.why
     found = make_report(machine, load_matrix(), judgement, subject=Subject(kind="machine", label="this machine"))
     told = "".join(text for line in next_lines(found, PLAIN) for text, _ in line)
     assert told.endswith(f"Next: gpudoctor explain '{NO_KERNEL}'")

@@ -25,7 +25,7 @@ from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault,
 from gpudoctor.machine import OVERRIDE, Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.versions import minor
-from gpudoctor.plain_text import capital, how_to_decide, sentence, with_code
+from gpudoctor.plain_text import TO_BE_SURE, capital, sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.busy_gpus import why_busy
@@ -105,7 +105,7 @@ def error_seen(situation: Situation) -> Verdicts:
             yield _about_the_program(situation, row, text)
         elif _lacks_no_code(situation, row):
             why = f"{_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
-            yield NotJudged(why=f"{why}. {how_to_decide(row.ask)} {with_code(row.ask)}", matters=True)
+            yield NotJudged(why=f"{why}. {TO_BE_SURE} {with_code(row.ask)}", matters=True)
         else:
             found = _explained(situation, row, text)
             guessed = found.severity != "note" and len(found.possible_causes) > 1 and _is_of_elsewhere(situation)
@@ -359,7 +359,7 @@ def _ranked(ask: str, causes: tuple[str, ...], likeliest: str) -> str:
         return ""
     which = "Other possible" if likeliest in causes else "Possible"
     named = ", ".join(slug for slug in causes[:_NAMED] if slug != likeliest)
-    return f" {which} causes, most likely first: {named}. {how_to_decide(ask)} {sentence(with_code(ask))}"
+    return f" {which} causes, most likely first: {named}. {TO_BE_SURE} {sentence(with_code(ask))}"
 
 
 def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Finding:
