@@ -109,7 +109,7 @@ def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     if what == "files":
         return f"Foreseen: {then}. What {step} writes can change that: it is checked then."
     if what == "a person":
-        return f"Foreseen, if {step} helps: {then}."
+        return f"If {step} helps, {then}."
     when = f"after the reboot of {step}" if what == "a reboot" else f"once {step} ({what}) is done"
     return f"Foreseen, {when}: {then}."
 
