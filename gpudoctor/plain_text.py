@@ -65,9 +65,8 @@ def with_code(text: str) -> str:
     return "".join(f"`{part}`" if is_command(part) else part for part in parts)
 
 
-def how_to_decide(ask: str) -> str:
-    """The words before what decides: before a command, that it is to be run."""
-    return "To be sure, run:" if is_command(questions(ask)[0]) else "What decides:"
+TO_BE_SURE = "To be sure:"
+"""Stands before the commands and questions that decide."""
 
 
 def enumeration(names: Sequence[str], most: int) -> str:

@@ -172,7 +172,7 @@ def test_a_message_without_a_gpu_and_torch_is_a_question_and_no_problem() -> Non
     assert judgement.verdict == "unknown"
     assert not [one for one in judgement.findings if one.severity == "error"]
     (question,) = [one for one in judgement.not_judged if one.id == "GPD442"]
-    assert "torch-no-arch-for-gpu" in question.why and "What decides: Which GPU is it" in question.why
+    assert "torch-no-arch-for-gpu" in question.why and "To be sure: Which GPU is it" in question.why
     found = make_report(machine, load_matrix(), judgement, subject=Subject(kind="machine", label="this machine"))
     told = "".join(text for line in next_lines(found, PLAIN) for text, _ in line)
     assert told.endswith(f"Next: gpudoctor explain '{NO_KERNEL}'")
@@ -210,7 +210,7 @@ def test_a_log_about_a_gpu_that_is_not_here_leads_to_the_machine_that_wrote_it(t
 
 def test_what_a_person_must_bring_is_not_foreseen() -> None:
     plan = plain("fix", "--gpu", "GTX 480", "--torch", "2.9.1", "--dry-run", "--level", "static")
-    assert "Whether step 1 helps cannot be foreseen" in plan
+    assert "If step 1 helps, no problem is left." in plan
     assert "Foreseen" not in plan
 
 

@@ -304,7 +304,7 @@ def test_an_error_text_of_several_causes_ranks_them_and_ends_in_the_question_tha
     assert [first["slug"], first["severity"], first["confidence"]] == ["cuda-visible-devices", "error", "possible"]
     assert [second["slug"], third["slug"]] == ["container-no-gpu", "container-cgroup-revoked"]
     assert {second["severity"], third["severity"]} == {"note"}
-    assert "To be sure, run: `echo $CUDA_VISIBLE_DEVICES" in first["message"]
+    assert "To be sure: `echo $CUDA_VISIBLE_DEVICES" in first["message"]
 
 
 def test_a_cause_that_the_facts_show_leaves_no_other_possible() -> None:

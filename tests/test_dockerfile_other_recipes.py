@@ -257,6 +257,73 @@ def test_a_cluster_refuses_gpus_without_limits(tmp_path: Path, resources: str, f
     assert ("manifest-gpu-request" in found) is fault
 
 
+@pytest.mark.parametrize(
+    ("image", "fault"),
+    [
+        ("ghcr.io/huggingface/text-generation-inference:3.3.4", True),
+        ("ghcr.io/huggingface/text-generation-inference:3.3.4-intel-xpu", False),
+        ("ghcr.io/huggingface/text-embeddings-inference:89-1.8", True),
+        ("ghcr.io/huggingface/text-embeddings-inference:cpu-1.8", False),
+        ("lmsysorg/sglang:v0.5.3-cu129", True),
+        ("lmsysorg/sglang:v0.5.3-xeon", False),
+        ("ghcr.io/open-webui/open-webui:cuda", True),
+        ("ghcr.io/open-webui/open-webui:main", False),
+        ("nvcr.io/nvidia/tritonserver:25.04-py3", False),  # it is also made for CPUs
+    ],
+)
+def test_a_server_made_for_gpus_is_not_started_without_one(tmp_path: Path, image: str, fault: bool) -> None:
+    (tmp_path / "compose.yaml").write_text(f"services:\n  a:\n    image: {image}\n")
+    assert ("compose-no-device" in slugs(dockerfile_report(tmp_path / "compose.yaml"))) is fault
+    of_amd = f"services:\n  a:\n    image: {image}\n    devices: [/dev/kfd, /dev/dri]\n"
+    (tmp_path / "compose.yaml").write_text(of_amd)
+    other = "compose-other-vendor" in slugs(dockerfile_report(tmp_path / "compose.yaml"))
+    assert other is (fault or "triton" in image)
+
+
+@pytest.mark.parametrize(
+    ("resources", "lines"),
+    [
+        (
+            "{requests: {amd.com/gpu: 1}, limits: {memory: 8Gi}}",
+            (
+                "9: leave out amd.com/gpu, below requests",
+                "9: add to resources.limits of a, inside the brackets:",
+                "1",
+            ),
+        ),
+        (
+            "\n      requests:\n        amd.com/gpu: 1\n      limits:\n        memory: 8Gi",
+            ("11: leave out amd.com/gpu, below requests", "12: add to resources.limits of a:", "1"),
+        ),
+        (
+            "\n      requests:\n        amd.com/gpu: 1",
+            (
+                "11: leave out amd.com/gpu, below requests",
+                "9: add to resources of a:",
+                "    limits: {amd.com/gpu: 1}",
+            ),
+        ),
+        ("\n      limits:\n        amd.com/gpu: 500m", ("11: amd.com/gpu: 1",)),
+        (
+            "\n      requests:\n        amd.com/gpu: 1\n      limits:\n        amd.com/gpu: 2",
+            ("11: leave out amd.com/gpu, below requests", "13: amd.com/gpu: 2"),
+        ),
+    ],
+)
+def test_the_limits_of_gpus_are_added_to_the_limits_that_are_there(
+    tmp_path: Path, resources: str, lines: tuple[str, ...]
+):
+    """A second `limits` beside the first one would break the manifest."""
+    head = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: p\nspec:\n  containers:\n  - name: a\n"
+    (tmp_path / "pod.yaml").write_text(f"{head}    image: rocm/pytorch:latest\n    resources: {resources}\n")
+    (finding,) = [one for one in dockerfile_report(tmp_path / "pod.yaml")["findings"] if one["id"] == "GPD631"]
+    written = finding["fixes"][0]["steps"][0]["text"].split("\n")
+    assert len(written) == len(lines)
+    assert all(
+        one.endswith(f"pod.yaml:{line}") or one.endswith(line) for one, line in zip(written, lines, strict=True)
+    )
+
+
 def test_a_container_of_a_manifest_is_called_a_container(tmp_path: Path):
     (tmp_path / "pod.yaml").write_text(POD % ("rocm/pytorch:latest", "cpu: 1", "A", "b"))
     finding = dockerfile_report(tmp_path / "pod.yaml")["findings"][0]

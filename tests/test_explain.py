@@ -79,7 +79,7 @@ def test_a_rare_word_of_an_unknown_text_weighs_more_than_common_ones():
 def test_what_is_told_to_a_person():
     told = gpudoctor("explain", "no kernel image is available").stdout
     assert "torch-dropped-old-gpu`: The installed torch no longer has code" in told
-    assert told.index("likely") < told.index("What decides") < told.index("What helps")
+    assert told.index("likely") < told.index("To be sure") < told.index("What helps")
 
 
 def test_a_cause_that_several_messages_share_is_told_with_all_of_them():

@@ -23,7 +23,16 @@ from gpudoctor.finding import (
     SetVariable,
     UnsetVariable,
 )
-from gpudoctor.machine import BlockedModule, InstalledModule, Machine, absent, known
+from gpudoctor.machine import (
+    BlockedModule,
+    Constraint,
+    InstalledModule,
+    Installers,
+    InstallerSettings,
+    Machine,
+    absent,
+    known,
+)
 from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.planner.repair import NoSuchFixError, Predicted, Repair, repair, variables_for
 from gpudoctor.planner.script import shell_script, variable_lines
@@ -114,6 +123,46 @@ def test_a_torch_that_comes_brings_its_companions_and_makes_their_own_fix_needle
 def test_what_is_removed_goes_before_what_is_installed():
     found = plan(wants("arch", TORCH), wants("rival", RemovePackage("torchvision"), id="GPD431"))
     assert [text.split()[1] for text in short(found)] == ["uninstall", "install"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "limits"),
+    [
+        (RemovePackage("onnxruntime"), ReplacePackage("onnxruntime-gpu", "==1.23.0"), {"onnxruntime-gpu": "<1.23"}),
+        (RemovePackage("cupy-cuda11x"), ReplacePackage("cupy-cuda12x", "==13.6.0"), {"cupy-cuda12x": "<13"}),
+        (RemovePackage("jax"), ReplacePackage("jax-cuda13-plugin", "==0.8.0"), {"jax-cuda13-plugin": "<0.8"}),
+        (RemovePackage("torchvision"), TORCH, {"torch": "<2.9"}),
+        (ReplacePackage("numpy", "<2"), ReplacePackage("torchao", "==0.14.0", INDEX), {"torchao": "<0.14"}),
+        (RemovePackage("torchvision"), ReplacePackage("xformers", "==0.0.33"), {"xformers": "<0.0.33"}),
+    ],
+)  # fmt: skip
+def test_nothing_of_a_fix_runs_that_a_constraint_lets_only_begin(
+    first: AnyRemedy, second: AnyRemedy, limits: dict[str, str]
+) -> None:
+    """Else a package is taken away, and nothing comes in its place."""
+    patient = nvidia_machine(
+        driver="570.133.07",
+        torch=torch("2.9.1+cpu"),
+        packages={
+            "torchvision": "0.24.1+cpu",
+            "onnxruntime": "1.22.1",
+            "onnxruntime-gpu": "1.22.0",
+            "jax": "0.7.0",
+            "cupy-cuda11x": "13.6.0",
+        },
+        variables={"B": "0"},
+    )
+    constraints = tuple(Constraint(name, limit, source="/c.txt, line 1") for name, limit in limits.items())
+    pip = InstallerSettings(constraints=constraints)
+    patient = with_environment(patient, installers=Installers(pip=pip))
+    other = wants("other", UnsetVariable("B"), ReplacePackage("rich", ">=13"), id="GPD431")
+    found = plan(wants("both", first, second), other, machine=patient)
+    ran = [planned.state for planned in found.steps if "GPD402" in planned.because]
+    assert ran == ["shown only"] * len(ran)
+    assert len(ran) >= 2
+    assert [step.argv[-1] for step in found.to_run] == ["rich>=13"], "another fix runs all the same"
+    at = next(number for number, one in enumerate(found.steps, 1) if one.why_not == "by hand")
+    assert found.predicted.until == f"step {at}: a person"
 
 
 def test_a_package_that_the_fix_itself_names_comes_with_its_torch():

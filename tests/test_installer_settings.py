@@ -38,7 +38,7 @@ from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
 from gpudoctor.probes.constraint_files import read_constraints
-from gpudoctor.probes.installers import probe_installers
+from gpudoctor.probes.installers import probe_installers, with_wheels
 from gpudoctor.probes.pip_settings import pip_settings, read_ini
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.uv_settings import uv_settings
@@ -276,6 +276,26 @@ def test_without_an_index_only_the_wheels_that_are_there_can_be_chosen() -> None
     assert "/wheels lacks it" in fix.remedies[0].text
     unread = configured(change(offline, wheels=None))
     assert chosen(unread).startswith("2.9.1+")  # a page of links is not read
+
+
+@pytest.mark.parametrize(
+    ("wheel", "lies_there"),
+    [
+        ("onnxruntime_gpu-1.22.0-cp312-cp312-manylinux_2_27_x86_64.whl", True),
+        ("onnxruntime_gpu-1.22.0-cp311-cp311-manylinux_2_27_x86_64.whl", False),
+        ("onnxruntime_gpu-1.22.0-cp38-abi3-manylinux_2_27_x86_64.whl", True),
+        ("onnxruntime_gpu-1.21.0-cp312-cp312-manylinux_2_27_x86_64.whl", False),
+        ("torch-2.10.0+cu126-cp312-cp312-manylinux_2_28_x86_64.whl", False),
+    ],
+)
+def test_without_an_index_any_package_comes_from_the_folders_of_wheels(
+    wheel: str, lies_there: bool, tmp_path: Path
+) -> None:
+    (tmp_path / wheel).touch()
+    (tmp_path / "README").touch()
+    found = with_wheels(LiveHost(), InstallerSettings(no_index=True, find_links=(str(tmp_path),)), "/")
+    (step,) = steps(configured(found), ReinstallPackage("onnxruntime-gpu", "1.22.0"))
+    assert isinstance(step, RunStep) is lies_there
 
 
 # --- the commands -----------------------------------------------------------------------------------
@@ -629,6 +649,12 @@ def test_an_index_that_cannot_be_reached_is_told_before_anything_is_changed(
         ):
             with pytest.raises(RepairError, match="cannot be reached"):
                 check_indexes([there, RunStep(argv)])
+        pip_install = RunStep(("python", "-m", "pip", "install", "--no-deps", "onnxruntime-gpu==1.22.0"))
+        uninstall = RunStep(("python", "-m", "pip", "uninstall", "-y", "onnxruntime"))
+        check_indexes([uninstall], lost)
+        check_indexes([uninstall, pip_install], base)
+        with pytest.raises(RepairError, match="nothing was changed"):
+            check_indexes([uninstall, pip_install], lost)
         monkeypatch.setenv("HTTP_PROXY", "http://proxy.example")
         check_indexes([there, RunStep(argv)])
 

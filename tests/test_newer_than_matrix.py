@@ -97,10 +97,10 @@ def _situation(machine: object) -> Situation:
 def test_no_older_torch_is_proposed_for_a_gpu_that_came_after_all_cudas() -> None:
     gpu = nvidia_gpu("NVIDIA GeForce RTX 9990", "sm_130")
     (one,) = found(nvidia_machine(gpu, driver="990.10", torch=torch("2.15.0+cu132")), "torch-no-arch-for-gpu")
-    assert one.fixes[0].title == "No torch build supports this GPU"
+    assert one.fixes[0].title == "Build torch from source, or use another GPU"
     machine = amd_machine(amd_gpu("AMD Radeon", "gfx1300"), torch=torch("2.14.0+rocm7.14"))
     (one,) = found(machine, "torch-rocm-no-arch-for-gpu")
-    assert one.fixes[0].title == "No torch build supports this GPU"
+    assert one.fixes[0].title == "Build torch from source, or use another GPU"
 
 
 def test_another_python_is_named_in_a_whole_sentence() -> None:

@@ -538,3 +538,55 @@ def test_the_build_that_nobody_named_is_one_that_the_driver_refuses(driver: str,
         f"RuntimeError: The NVIDIA driver on your system is too old (found version {found}).\n"
     )
     assert said.torch and said.torch.build == build
+
+
+MISSING_LIBCUDA = "\nImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
+
+
+@pytest.mark.parametrize(
+    ("started", "again"),
+    [
+        (
+            "$ docker run --rm -p 8000:8000 vllm/vllm-openai:v0.10.2 --model m",
+            "docker run --gpus all --rm -p 8000:8000",
+        ),
+        ("$ sudo docker run -it pytorch/pytorch bash", "docker run --gpus all -it pytorch/pytorch bash"),
+        (
+            "$ podman run -e HF_TOKEN=hf_abcdefghijklmnopqrstuvwxyzABCD12 a/b",
+            "podman run --device nvidia.com/gpu=all",
+        ),
+        ("$ docker run --gpus all a/b", ""),
+    ],
+)
+def test_a_container_started_without_its_gpus_is_started_again_with_them(started: str, again: str) -> None:
+    """The command is the person's own, and no secret of it is repeated."""
+    fixes = [fix for one in judgement(started + MISSING_LIBCUDA).findings for fix in one.fixes]
+    written = [str(remedy) for fix in fixes for remedy in fix.remedies]
+    assert any(again in text for text in written[:1]) if again else not any("run --gpus" in text for text in written)
+    assert "hf_abc" not in "".join(written)
+
+
+def test_the_driver_of_the_host_refutes_that_there_is_none() -> None:
+    command = "$ docker run --rm vllm/vllm-openai:v0.10.2 --model m\nINFO No platform detected, vLLM is running on "
+    text = f"{command}UnspecifiedPlatform\nnvidia-smi on the host shows my 4090 fine (driver 575.64).\n"
+    found = judgement(text).findings[0]
+    assert found.slug == "container-no-gpu"
+    assert "no-driver" not in found.possible_causes
+
+
+@pytest.mark.parametrize(
+    ("path", "named"),
+    [
+        ("/usr/local/cuda-12.1/lib64", "/usr/local/cuda-12.1/lib64"),
+        ("/opt/nvidia/lib:/usr/local/cuda/lib64", "/opt/nvidia/lib, /usr/local/cuda/lib64"),
+        ("/usr/lib/wsl/lib", ""),
+        ("", ""),
+    ],
+)
+def test_the_folder_of_another_nvjitlink_is_named_with_the_command(path: str, named: str) -> None:
+    text = f"$ echo $LD_LIBRARY_PATH\n{path}\n$ python -c 'import torch'\nImportError: /v/lib/libcusparse.so.12: "
+    (found,) = judgement(f"{text}undefined symbol: __nvJitLinkComplete_12_4, version libnvJitLink.so.12\n").findings
+    fix = found.fixes[0]
+    assert found.slug == "ld-library-path-shadow"
+    assert (fix.title == f"Take {named} out of LD_LIBRARY_PATH") is bool(named)
+    assert ("UnsetVariable" in str(fix.remedies)) is bool(named)

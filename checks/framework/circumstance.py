@@ -11,7 +11,7 @@ from gpudoctor.frameworks.torch.message_circumstances import tells_of
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import CRASH
 from gpudoctor.machine import Told
-from gpudoctor.plain_text import how_to_decide, sentence
+from gpudoctor.plain_text import TO_BE_SURE, sentence
 from gpudoctor.situation import Situation
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.seen_errors import seen_errors, tells_a_fault
@@ -51,7 +51,7 @@ def circumstance_told(situation: Situation) -> Verdicts:
             slug=row.slug,
             subject="what the text tells",
             message=f"The text says: \u201c{said.text.rstrip('.')}\u201d. It may mean: {row.meaning}. "
-            f"{how_to_decide(row.ask)} {sentence(row.ask)}",
+            f"{TO_BE_SURE} {sentence(row.ask)}",
             saw=said.text,
             confidence="possible",
             evidence=(Evidence("told", said.text, f"text, line {said.line}"),),

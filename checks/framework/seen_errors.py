@@ -27,7 +27,7 @@ from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault,
 from gpudoctor.machine import OVERRIDE, Gpu, Told, Vendor
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.matrix.versions import minor
-from gpudoctor.plain_text import capital, how_to_decide, sentence, with_code
+from gpudoctor.plain_text import TO_BE_SURE, capital, sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.busy_gpus import why_busy
@@ -107,7 +107,7 @@ def error_seen(situation: Situation) -> Verdicts:
             yield _about_the_program(situation, row, text)
         elif _lacks_no_code(situation, row):
             why = f"{_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
-            yield NotJudged(why=f"{why}. {how_to_decide(row.ask)} {with_code(row.ask)}", matters=True)
+            yield NotJudged(why=f"{why}. {TO_BE_SURE} {with_code(row.ask)}", matters=True)
         else:
             found = _explained(situation, row, text)
             guessed = found.severity != "note" and len(found.possible_causes) > 1 and _is_of_elsewhere(situation)
@@ -182,7 +182,9 @@ def _causes(
         return (), ()
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH)
     causes = _by_place(situation, row, causes, vendor, text)
-    causes = tuple(slug for slug in causes if slug == first or not is_refuted(situation, slug))
+    # What the message names is an effect where the container has no GPU, and may be refuted itself.
+    named = NO_GPU_GIVEN if causes[:1] == (NO_GPU_GIVEN,) else first
+    causes = tuple(slug for slug in causes if slug == named or not is_refuted(situation, slug))
     circumstances = _circumstances(situation, row, causes)
     return _with_told(row, causes, circumstances), circumstances
 
@@ -202,7 +204,11 @@ def _fixes(
     from gpudoctor.frameworks.torch.smoke_fixes import fixes
 
     told = {row.slug, *(one.slug for one in circumstances)}
-    given = tuple(fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor)))
+    pasted = situation.machine.pasted
+    started_with = pasted.started_with if pasted else ""
+    given = tuple(
+        fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor, started_with))
+    )
     better: dict[str, ToldCircumstance] = {}
     for one in beyond(row, circumstances):
         better.setdefault(one.slug, one)  # the rows are in the order of what they tell
@@ -350,7 +356,7 @@ def _ranked(ask: str, causes: tuple[str, ...], likeliest: str) -> str:
         return ""
     which = "Other possible" if likeliest in causes else "Possible"
     named = ", ".join(slug for slug in causes[:_NAMED] if slug != likeliest)
-    return f" {which} causes, most likely first: {named}. {how_to_decide(ask)} {sentence(with_code(ask))}"
+    return f" {which} causes, most likely first: {named}. {TO_BE_SURE} {sentence(with_code(ask))}"
 
 
 def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Finding:

@@ -10,6 +10,7 @@ from gpudoctor.finding import Device, Evidence, Finding, Severity, by_hand
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
 from gpudoctor.machine import Gpu, Library, Torch, Vendor
+from gpudoctor.plain_text import number_of
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import gpu_names
 from gpudoctor.situation.wsl import of_another_vendor
@@ -199,7 +200,7 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
         message=f"{build_name(torch)} was imported and sees no GPU, although {names} could be used"
         f"{f': {said}' if said else ''}.",
         saw=f"torch.cuda.{'is_available() is False' if situation.machine.pasted else 'device_count() is 0'}",
-        want=f"{len(gpus)} or more",
+        want=f"torch to count {number_of(len(gpus), 'GPU')}",
         subject=f"torch {torch.version}",
         confidence="likely",
         evidence=(Evidence("torch.trial", said or "no GPU", torch.trial.source),),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from math import ceil
 
 from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.kubernetes import quantity
 from gpudoctor.dockerfile.recipe import Recipe, about_service, change
 
@@ -49,12 +51,16 @@ def gpu_request(recipe: Recipe) -> Verdicts:
                 message=f"{service.title} asks for {what}: Kubernetes refuses the Pod.",
                 saw="no limits" if limit is None else f"limits {limit}",
                 want=f"limits {whole}",
-                fixes=(
-                    change(
-                        "Write limits",
-                        f"{service.place}: in the resources of {service.name}, in place of what names {name}:",
-                        f"    limits: {{{name}: {whole}}}",
-                    ),
-                ),
+                fixes=(change("Write limits", *_rewritten(service, name, whole)),),
                 refs=("Kubernetes: Schedule GPUs; Resource Management, Extended resources",),
             )  # fmt: skip
+
+
+def _rewritten(service: Service, name: str, whole: int) -> Iterator[str]:
+    """The lines that ask for a resource by limits alone, each where it belongs."""
+    if name in service.requests:
+        yield f"{service.place_of(f'resources.requests.{name}')}: leave out {name}, below requests"
+    if name in service.limits:
+        yield f"{service.place_of(f'resources.limits.{name}')}: {name}: {whole}"
+    else:
+        yield from service.adding("resources.limits", "{}", f"{name}: {whole}")

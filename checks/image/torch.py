@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.image_python import python_of
+from gpudoctor.dockerfile.kept_torch import with_the_torch_of_its_base
 from gpudoctor.dockerfile.proposals import build_within, install_line, keep_torch, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.torch_dependents import pins_torch
@@ -163,9 +164,9 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         by = f", which {held.asked.by} brings," if held.asked.by else ""
         row = _of_vendor(recipe, image, held)
         fixes = (
-            (change("Keep the base image's torch", _keeping(image, held.asked, kind[facts.vendor])),)
-            if facts.has_torch
-            else (change(f"Install it for {kind[facts.vendor]}", _keeping(image, held.asked, kind[facts.vendor])),)
+            (change("Keep the base image's torch", *kept[1]),)
+            if (kept := with_the_torch_of_its_base(recipe, image)) is not None
+            else (change(f"Install it for {kind[facts.vendor]}", _for_vendor(image, held.asked, kind[facts.vendor])),)
             if pins_torch(held.asked.by.partition(" ")[0], recipe.matrix)
             else (
                 change(
@@ -186,19 +187,9 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         )  # fmt: skip
 
 
-def _keeping(image: Image, asked: TorchRequest, kind: str) -> str:
-    if not asked.by:
-        return f"{_without(image, asked)}; the base image has one."
-    name = asked.by.partition(" ")[0]
+def _for_vendor(image: Image, asked: TorchRequest, kind: str) -> str:
     place = asked.requirement.file or image.place(asked.line)
-    alone = " with --no-deps" if image.facts is not None and image.facts.has_torch else ""
-    return f"{place}: leave out {name}, or install it{alone} from a source that has it for {kind}"
-
-
-def _without(image: Image, asked: TorchRequest) -> str:
-    """Where to leave torch out: in the file that names it, or in the command."""
-    file = asked.requirement.file if not asked.locked else ""
-    return f"{file}: leave out torch" if file else f"{image.place(asked.line)}: leave torch out of the command"
+    return f"{place}: leave out {asked.by.partition(' ')[0]}, or install it from a source that has it for {kind}"
 
 
 def _place(held: ImageTorch) -> str:
@@ -326,9 +317,11 @@ def torch_replaced(recipe: Recipe) -> Verdicts:
             lost = f"{image.base} loses its torch for Jetson: {new} of the {_place(held)} {made} on aarch64."
             text = lost if held.build == "cpu" or figures(facts.release or "") < _SERVER_STACK else ""
         if text:
-            advice = f"{_without(image, asked)}."
-            if asked.by:
-                own = f"install {asked.by}, which requires that torch, into a virtual environment of its own."
+            kept = with_the_torch_of_its_base(recipe, image)
+            advice = "\n".join(kept[1]) if kept is not None else ""
+            if asked.by or not advice:
+                what = f"{asked.by}, which requires that torch," if asked.by else "torch"
+                own = f"install {what} into a virtual environment of its own."
                 advice = f"{image.place(held.line)}: {own}"
             keep = change("Keep the base image's torch", advice)
             yield torch_finding(

@@ -140,8 +140,8 @@ def run_and_check(examination: Examination, look: Diagnosis, plan: Repair, shown
     kept = {**plan_data(plan), "findings": found}
 
     def run() -> ApplyResult:
-        if _asks_indexes_alone(look.machine):
-            check_indexes(plan.to_run)
+        if (index := _default_index(look.machine)) is not None:
+            check_indexes(plan.to_run, index)
         return apply(plan.to_run, _target(plan, look.machine), journal_home(), plan=kept, say=teller(shown))
 
     applied = _guarded(run)
@@ -225,13 +225,16 @@ def _note_what_is_left(run: Run, proof: Proof) -> None:
         note(run, "judged", note=" ".join(id for id in run.because if id in left))
 
 
-def _asks_indexes_alone(machine: Machine) -> bool:
-    """Whether packages come from nowhere but indexes, and without a proxy."""
+def _default_index(machine: Machine) -> str | None:
+    """The index of packages that name none; None where they come from elsewhere, too, or through a proxy."""
+    from gpudoctor.fix.indexes import PACKAGE_INDEX
     from gpudoctor.situation.installer import settings
 
     environment = machine.environment.value
     configured = settings(environment) if environment else None
-    return configured is None or not (configured.proxy or configured.find_links)
+    if configured is not None and (configured.proxy or configured.find_links or configured.no_index):
+        return None
+    return (configured.index_url if configured else "") or PACKAGE_INDEX
 
 
 def _target(plan: Repair, machine: Machine) -> Target:

@@ -11,6 +11,7 @@ from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.frameworks import distributions
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.image_python import python_of
+from gpudoctor.dockerfile.kept_torch import with_the_torch_of_its_base
 from gpudoctor.dockerfile.proposals import install_line
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.engine import judge
@@ -65,19 +66,49 @@ def _with_amds_own_torch(machine: Machine) -> Machine:
     return machine.with_environment(own)
 
 
-def findings_on(recipe: Recipe, image: Image, machine: Machine, plugins: tuple[str, ...]) -> Iterator[Finding]:
+def findings_on(
+    recipe: Recipe, image: Image, machine: Machine, gpus: tuple[str, ...], driver: str, plugins: tuple[str, ...]
+) -> Iterator[Finding]:
     """What the checks of machines say of the image's frameworks on the described GPUs."""
+    keep = _keep_torch(recipe, image, gpus, driver, plugins)
     for finding in judge(machine, recipe.matrix, machine_checks(plugins)).findings:
         if finding.severity != "note":
             line, what, certain = _line(recipe, image, finding)
             setting = _setting(recipe, image, finding)
             fixes = tuple(_in_the_file(recipe, image, line, fix) for fix in _for_a_file(recipe, image, finding.fixes))
+            if any(isinstance(remedy, ReplaceTorch) for fix in finding.fixes for remedy in fix.remedies):
+                fixes = (*keep, *fixes)
             yield replace(
                 finding,
                 evidence=(setting or line_of(image, line, what), *finding.evidence),
                 confidence=finding.confidence if certain or setting else "likely",
                 fixes=fixes,
             )
+
+
+def _keep_torch(
+    recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str, plugins: tuple[str, ...]
+) -> tuple[Fix, ...]:
+    """The fix that leaves the base image its own torch, where that runs on the described GPUs."""
+    held = recipe.torch(image)
+    kept = with_the_torch_of_its_base(recipe, image) if held is not None and held.asked is not None else None
+    if kept is None:
+        return ()
+    own, machine = recipe.torch(kept[0]), machine_of(recipe, kept[0], gpus, driver)
+    if machine is None or own is None or not (own.known or _is_made_for(recipe, image)):
+        return ()
+    found = judge(machine, recipe.matrix, machine_checks(plugins)).findings
+    runs = all(one.severity == "note" for one in found)
+    return (change("Keep the base image's torch", *kept[1]),) if runs else ()
+
+
+def _is_made_for(recipe: Recipe, image: Image) -> bool:
+    """Whether a base image with an unknown torch is one of AMD that has code for all described GPUs."""
+    facts = image.facts
+    if facts is None or facts.origin != "amd":
+        return False
+    targets = {*facts.archs, *(recipe.matrix.amd.image_targets(facts.rocm)[0] if facts.rocm else ())}
+    return all(gpu.arch.value in targets for gpu in recipe.gpus)
 
 
 def _setting(recipe: Recipe, image: Image, finding: Finding) -> Evidence | None:

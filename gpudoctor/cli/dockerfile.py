@@ -74,7 +74,7 @@ def dockerfile(
     for image in images if described else ():
         running = machine_of(recipe, image, gpus, driver)
         if running is not None:
-            also += findings_on(recipe, image, running, shown.plugins)
+            also += findings_on(recipe, image, running, gpus, driver, shown.plugins)
             machine = running if len(images) == 1 else machine
     judgement = judge_recipe(
         recipe,

@@ -169,7 +169,7 @@ def message_explained(message: Message, titles: dict[str, str], *, of_vendor: bo
         )
         parts += [f"## {heading}", causes]
     if message.ask:
-        parts.append("## What decides")
+        parts.append("## To be sure")
         for commands, asked in groupby(questions(message.ask), is_command):
             parts.append("\n".join(f"{'    ' if commands else '- '}{one}" for one in asked))
     if message.help:

@@ -8,6 +8,9 @@ from msgspec import Struct
 
 from gpudoctor.finding import ReplaceTorch
 
+EXACTLY = "=== keeps out the builds that another index has of that version, such as +cpu"
+"""Why a command asks for a version by three signs."""
+
 
 class PackageSpec(Struct, frozen=True):
     """One package of an install command: `spec` such as "==2.9.1+cu128"."""

@@ -222,7 +222,8 @@ class InstallerSettings(Record, frozen=True):
     extra_indexes: tuple[str, ...] = ()
     find_links: tuple[str, ...] = ()
     wheels: tuple[str, ...] | None = None
-    """Those of torch and its companions in the folders of `find_links`; None if one of these cannot be listed."""
+    """Those in the folders of `find_links`; None if one of these cannot be listed, or has
+    too many."""
     proxy: bool = False
     """It reaches indexes through a proxy."""
     no_index: bool = False

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from gpudoctor.finding import ReplaceTorch
-from gpudoctor.frameworks.package_spec import PackageSpec, quoted
+from gpudoctor.frameworks.package_spec import EXACTLY, PackageSpec, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.planner.install_requests import (
@@ -67,7 +67,7 @@ def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, 
     commands = install_argvs(place, (*wanted, *kept), index, again=again, machine=situation.machine)
     why += _constrained(place, situation.machine)
     if any("===" in word for word in commands[-1]):
-        why += "; === keeps out the builds that another index has of that version, such as +cpu"
+        why += f"; {EXACTLY}"
     last_why = "what it requires" if len(commands) > 1 and again == wanted else why
     steps = tuple(
         RunStep(

@@ -10,6 +10,7 @@ from msgspec import Struct, field
 
 from gpudoctor.finding import Risk
 from gpudoctor.machine import OVERRIDE, Installers, InstallerSettings, Machine, Os, PythonEnvironment
+from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.situation.installer import installer
 from gpudoctor.spelling import is_name, is_version
 
@@ -123,7 +124,11 @@ class Place(Struct, frozen=True):
     def undecided(self) -> bool:
         """Whether another index or folder can offer another build of the version that is asked for."""
         settings = self.settings
-        return bool(settings.extra_indexes or (settings.find_links and settings.wheels != ()))
+        return bool(settings.extra_indexes or (settings.find_links and _may_have_torch(settings.wheels)))
+
+
+def _may_have_torch(wheels: tuple[str, ...] | None) -> bool:
+    return wheels is None or any(name.partition("-")[0] in TORCH_AND_COMPANIONS for name in wheels)
 
 
 def place(machine: Machine) -> Place:

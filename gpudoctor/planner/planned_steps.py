@@ -55,12 +55,16 @@ def planned_steps(
     tasks: Iterable[Task], here: Place, situation: Situation, allowed: Permissions
 ) -> tuple[PlannedStep, ...]:
     """The steps of these tasks, each with its state. A step that does not run here stops the later ones of its fix;
-    one that an error needs stops the plan."""
+    one that an error needs stops the plan. Of a fix with a change of packages that cannot run, no step runs."""
     stopped, waiting = False, set[str]()
     planned = []
-    for one in _steps(tasks, here, situation):
+    drawn = _steps(tasks, here, situation)
+    halved = _halved(drawn)
+    for one in drawn:
         ids = tuple(dict.fromkeys(finding.id for finding in one.because))
         why_not = _why_not(one.step, here, allowed)
+        if not why_not and any(finding in halved for finding in one.because):
+            why_not = "goes with a step that you do"
         if not why_not and (stopped or not waiting.isdisjoint(ids)):
             why_not = "comes after the step above, which you do"
         decides = _decides(one) and any(finding.severity == "error" for finding in one.because)
@@ -100,6 +104,27 @@ def _steps(tasks: Iterable[Task], here: Place, situation: Situation) -> list[_Dr
             waits = task.ends and number == len(steps) - 1 and is_reboot(step)
             _draw(drawn, _Drawn(step, task.because, task.stage, _replaces(step, situation.machine), waits))
     return sorted(drawn, key=lambda one: (one.stage, one.waits))
+
+
+def _halved(drawn: Iterable[_Drawn]) -> list[Finding]:
+    """The problems of which only a part of the fix could run: a package taken away, and none put in its place. Fixes
+    that share a step go together."""
+    reasons = [one.because for one in drawn]
+    halved = [finding for one in drawn if changes_packages_by_hand(one.step) for finding in one.because]
+    while more := [
+        finding
+        for because in reasons
+        if any(one in halved for one in because)
+        for finding in because
+        if finding not in halved
+    ]:
+        halved += more
+    return halved
+
+
+def changes_packages_by_hand(step: Step) -> bool:
+    """Whether a person installs or removes packages: no command can do it here."""
+    return isinstance(step, ManualStep) and step.risk == "replaces"
 
 
 def _draw(drawn: list[_Drawn], new: _Drawn) -> None:

@@ -26,7 +26,13 @@ from gpudoctor.planner.foresight import Foresight, Judge
 from gpudoctor.planner.install_requests import compiled_for_another, pinning_another
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import steps_for_all
-from gpudoctor.planner.planned_steps import Permissions, PlannedStep, is_reboot, planned_steps
+from gpudoctor.planner.planned_steps import (
+    Permissions,
+    PlannedStep,
+    changes_packages_by_hand,
+    is_reboot,
+    planned_steps,
+)
 from gpudoctor.planner.python_steps import standing_before
 from gpudoctor.planner.search import Plan, Search, installs_a_driver
 from gpudoctor.planner.tasks import tasks_of
@@ -201,6 +207,9 @@ _HORIZONS = {"reboot": "a reboot", "person": "a person", "container": "another c
 
 def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
     """The last step that a person does, or a reboot: what is foreseen holds once it is done."""
+    by_hand = [number for number, one in enumerate(steps, 1) if changes_packages_by_hand(one.step)]
+    if by_hand and found.outlook.horizon in ("", "files"):
+        return f"step {by_hand[-1]}: a person"
     if not found.outlook.horizon:
         return "end"
     if found.outlook.horizon == "files":

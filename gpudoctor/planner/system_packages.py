@@ -176,8 +176,8 @@ def _after(purpose: str) -> tuple[ManualStep, ...]:
     if purpose != "nvidia-container-toolkit":
         return ()
     text = (
-        "For docker: nvidia-ctk runtime configure --runtime=docker, then systemctl restart docker\n"
-        "For podman: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+        "For docker: sudo nvidia-ctk runtime configure --runtime=docker, then sudo systemctl restart docker\n"
+        "For podman: sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
     )
     why = "the container engine must know it; a restart ends running containers"
     return (ManualStep(text=text, why=why, risk="root"),)

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from gpudoctor.dependencies import parsed
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact, Installers, InstallerSettings, PythonEnvironment, known, unknown
-from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.probes.distributions import JUDGED
 from gpudoctor.probes.pip_settings import pip_settings
 from gpudoctor.probes.python_layout import layout_of, standard_folders
@@ -26,7 +25,7 @@ PROGRAMS = (
 )  # fmt: skip
 _OF_PIP = "pip._internal.cli.main, pip._internal.commands.install, pip._internal.commands.uninstall"
 _PIP_SECONDS = 20.0
-_MOST_WHEELS = 500
+_MOST_WHEELS = 5000
 
 
 def probe_installers(
@@ -39,8 +38,8 @@ def probe_installers(
     names = {*packages, *JUDGED, *_required(environment)}
     pip_fails = _error_of_pip(host, environment) if commands else ""
     return Installers(
-        pip=_with_wheels(host, pip_settings(host, environ, environment.prefix, folder, names), folder),
-        uv=_with_wheels(host, uv_settings(host, environ, folder, names), folder),
+        pip=with_wheels(host, pip_settings(host, environ, environment.prefix, folder, names), folder),
+        uv=with_wheels(host, uv_settings(host, environ, folder, names), folder),
         programs=_programs(host),
         ensurepip=_ensurepip(host, environment),
         writable=host.may_write(_package_folder(environment)),
@@ -126,7 +125,8 @@ def _interpreter(host: Host, path: str) -> Fact[bool]:
     return known(host.resolve(path) is not None, path)
 
 
-def _with_wheels(host: Host, settings: InstallerSettings, folder: str) -> InstallerSettings:
+def with_wheels(host: Host, settings: InstallerSettings, folder: str) -> InstallerSettings:
+    """The settings with the wheels in the folders that they name."""
     if not settings.find_links and not settings.no_index:
         return settings
     return replace(settings, wheels=_wheels(host, settings.find_links, folder))
@@ -138,6 +138,5 @@ def _wheels(host: Host, places: Iterable[str], folder: str) -> tuple[str, ...] |
         names = host.names(posixpath.join(folder, place.removeprefix("file://"))) if "://" not in place[5:] else None
         if names is None or names.value is None:
             return None
-        wheels = (name for name in names.value if name.endswith(".whl"))
-        found += [name for name in wheels if name.partition("-")[0] in TORCH_AND_COMPANIONS]
-    return tuple(found[:_MOST_WHEELS])
+        found += [name for name in names.value if name.endswith(".whl")]
+    return tuple(found) if len(found) <= _MOST_WHEELS else None

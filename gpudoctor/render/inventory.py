@@ -31,7 +31,7 @@ def inventory(report: Report) -> Iterator[Line]:
     if machine.assumed:
         yield [
             (f"  {'assumed':<8} ", "dim"),
-            (f"{', '.join(machine.assumed)}; healthy: everything not named", ""),
+            (f"{', '.join(machine.assumed)}; everything else is taken as healthy", ""),
         ]
 
 

@@ -107,9 +107,9 @@ def _foreseen(plan: Repair, names: dict[str, str]) -> str:
         return f"Foreseen: {then}."
     step, _, what = predicted.until.partition(": ")
     if what == "files":
-        return f"Foreseen: {then}, as far as it can be told before {step} brings back files."
+        return f"Foreseen: {then}. What {step} writes can change that: it is checked then."
     if what == "a person":
-        return f"Whether {step} helps cannot be foreseen; apart from that, {then}."
+        return f"If {step} helps, {then}."
     when = f"after the reboot of {step}" if what == "a reboot" else f"once {step} ({what}) is done"
     return f"Foreseen, {when}: {then}."
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from gpudoctor.frameworks.package_spec import EXACTLY
 from gpudoctor.machine import Gpu, Machine
 from gpudoctor.render.lines import Line
 from gpudoctor.render.next_command import next_line
@@ -162,6 +163,8 @@ def _choice(choice: Recommended, framework: str, *, best: bool, verbose: bool) -
             yield from ([(f"      {line}", style)] for line in command)
         else:
             yield [(f"    {way.label:<6}", "dim"), (command_line(command), "command")]
+            if any("===" in word for word in command):
+                yield [(f"          {EXACTLY}", "dim")]
 
 
 def _title(choice: Recommended, framework: str) -> str:

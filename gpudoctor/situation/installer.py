@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from gpudoctor.dependencies import applies
+from gpudoctor.dependencies import applies, normalised
 from gpudoctor.machine import Constraint, InstallerSettings, PythonEnvironment
 from gpudoctor.matrix.versions import just_below, package_matches
 from gpudoctor.situation import Situation
@@ -93,5 +93,7 @@ def _admits(specifier: str, version: str) -> bool:
 def _has_wheel(configured: InstallerSettings, name: str, version: str, python: str | None) -> bool:
     tag = f"cp{(python or '').replace('.', '').rstrip('t')}"
     split = (wheel.removesuffix(".whl").split("-") for wheel in configured.wheels or ())
-    same = (parts for parts in split if len(parts) >= 5 and (parts[0], parts[1]) == (name, version))
-    return any(python is None or re.search(rf"(^|\.)(py3|{tag})($|\.)", parts[-3]) for parts in same)
+    same = (one for one in split if len(one) >= 5 and (normalised(one[0]), one[1]) == (normalised(name), version))
+    return any(
+        python is None or parts[-2] == "abi3" or re.search(rf"(^|\.)(py3|{tag})($|\.)", parts[-3]) for parts in same
+    )

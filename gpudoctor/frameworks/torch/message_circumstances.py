@@ -70,6 +70,8 @@ _GIVEN = {
     CUDA_ON_AMD: _BUILD_FOR_AMD,
     INTEGRATED: _HIDE_INTEGRATED,
 }
+_LONGEST = 400
+"""Of a command that a fix repeats."""
 _NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
 """Causes of messages that only say that no GPU was found."""
 
@@ -98,10 +100,25 @@ def suggested(row: ErrorPattern, circumstances: tuple[ToldCircumstance, ...]) ->
     return "".join(f" Something else in the text suggests that {one.meaning}." for one in told)
 
 
-def fix_for(cause: str, vendor: Vendor | None) -> Fix | None:
-    """The fix of a cause that the circumstances tell."""
+def fix_for(cause: str, vendor: Vendor | None, started_with: str = "") -> Fix | None:
+    """The fix of a cause that the circumstances tell; `started_with` is the command that started the container."""
     fix = _GIVEN.get(cause)
+    if fix is _GIVE_GPUS and 0 < len(started_with) <= _LONGEST:
+        return _started_again(started_with, vendor)
     return _GIVE_AMD_GPUS if vendor == "amd" and fix is _GIVE_GPUS else fix
+
+
+def _started_again(command: str, vendor: Vendor | None) -> Fix:
+    """The command of a person, with the GPUs."""
+    engine, _, rest = command.partition(" run ")
+    options = "--device nvidia.com/gpu=all" if engine == "podman" else "--gpus all"
+    if vendor == "amd":
+        return by_hand(_GIVE_AMD_GPUS.title, f"{engine} run --device /dev/kfd --device /dev/dri {rest}")
+    setup = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
+    if engine == "podman":
+        setup = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+    again = f"If {engine} refuses that, install nvidia-container-toolkit on the host, and run `{setup}`."
+    return by_hand(_GIVE_GPUS.title, f"{engine} run {options} {rest}\n{again}")
 
 
 def override_for_program(situation: Situation, gpus: tuple[Gpu, ...], text: str) -> tuple[Fix, ...]:

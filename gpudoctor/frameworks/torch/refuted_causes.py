@@ -103,6 +103,12 @@ def _has_the_toolkit_of_docker_desktop(situation: Situation) -> bool:
     return pasted is not None and (pasted.foreign == "windows" or pasted.tells(DOCKER_DESKTOP_OF_WINDOWS) is not None)
 
 
+def _has_a_driver_outside(situation: Situation) -> bool:
+    """Whether a text names the driver of a host, whose container was started without the GPUs."""
+    pasted = situation.machine.pasted
+    return pasted is not None and bool(pasted.started_with) and "driver" not in pasted.unsaid
+
+
 def _may_open_kfd(situation: Situation) -> bool:
     """Whether a text lists the node and the groups of the user, who may open it."""
     kfd = situation.machine.amd.kfd
@@ -133,6 +139,7 @@ _RULES: dict[str, Callable[[Situation], bool]] = {
     "wsl-driver": _is_outside_wsl,
     "rocm-wsl-unsupported": _is_outside_wsl,
     "rocm-wsl-dxg-env": _is_outside_wsl,
+    "no-driver": _has_a_driver_outside,
     "amd-kfd-missing": _is_in_docker_desktop,
     "amd-device-permission": _may_open_kfd,
     "container-toolkit-missing": _has_the_toolkit_of_docker_desktop,

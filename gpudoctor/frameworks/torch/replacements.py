@@ -291,7 +291,7 @@ def _nothing(matrix: Matrix, gpus: tuple[Gpu, ...]) -> Fix:
         if last is not None:
             since = f" after ROCm {last}" if last else ""
             text += f" AMD's rocBLAS has no kernels for {gfx}{since} either: build it from source, too."
-    return by_hand("No torch build supports this GPU", text)
+    return by_hand("Build torch from source, or use another GPU", text)
 
 
 def _installs(fix: Fix) -> bool:

@@ -15,6 +15,7 @@ from gpudoctor.finding import (
     ReplacePackage,
     ReplaceTorch,
     SetVariable,
+    UnsetVariable,
     by_hand,
 )
 from gpudoctor.frameworks.torch.companions import of_this_torch
@@ -50,6 +51,7 @@ _OF_THE_DRIVER = frozenset(
 
 _OF_WSL_ITSELF = "container-toolkit-missing"
 """What is installed in WSL, whatever else the message may mean."""
+_SHADOWED, _MOST_NAMED = "ld-library-path-shadow", 3
 _COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch")
 
 _MATH = (
@@ -79,9 +81,21 @@ def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
         of_rocm = "rocm-wsl-unsupported" in row.also and (fault.vendor == "amd" or not of_driver)
         if situation.in_wsl and (of_rocm or of_driver) and row.slug != _OF_WSL_ITSELF:
             return (NO_AMDGPU_HERE if of_rocm else UPDATE_WINDOWS,)
+        if row.slug == _SHADOWED and (folders := _shadowing(situation)):
+            why = row.meaning if len(folders) == 1 else f"{row.meaning}, from one of these folders"
+            title = f"Take {', '.join(folders)} out of LD_LIBRARY_PATH"
+            return (Fix(title, (UnsetVariable("LD_LIBRARY_PATH", why=why),)),)
         settings = tuple(SetVariable(name, value, why=row.meaning) for name, value in row.variables.items())
         found.append(Fix(row.workaround, settings or (Manual(row.workaround),)))
     return tuple(found)
+
+
+def _shadowing(situation: Situation) -> tuple[str, ...]:
+    """The folders of LD_LIBRARY_PATH, whose libraries come before those of the wheels; none with the driver's of WSL,
+    which has to stay."""
+    parts = (situation.variable("LD_LIBRARY_PATH") or "").split(":")
+    folders = tuple(part for part in parts if part.startswith(("/", "~/")))
+    return () if any("/wsl/" in folder for folder in folders) else folders[:_MOST_NAMED]
 
 
 def _with_code(situation: Situation, fault: Fault) -> tuple[Fix, ...]:

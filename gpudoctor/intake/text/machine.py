@@ -46,6 +46,7 @@ from gpudoctor.machine.pasted_text import DOCKER_DESKTOP
 from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures
+from gpudoctor.privacy import without_secrets
 from gpudoctor.probes.wsl_jetson import is_wsl_kernel
 
 _FLAVOUR = " kernel module"
@@ -55,6 +56,8 @@ _DISTRIBUTION = late(r"(?:\d+(?:\.\d+){2,3}-\S+\s+)?(?P<name>[^(,]{2,60})")
 """Its name, behind the release of the kernel where somebody wrote both."""
 _ANY_DRIVER = "580"
 """Where it is unknown which driver the GPU needs."""
+_ASKS_FOR_GPUS = late(r"--(?:gpus|device|runtime|privileged|hooks-dir)\b|NVIDIA_VISIBLE_DEVICES|/dev/")
+"""A command for a container that gives it GPUs in some way."""
 _GIVES_NODES = late(r"--privileged|--device[= ]\S*(?:nvidia|dri)")
 """Options that need no toolkit on the host to have an effect."""
 
@@ -303,8 +306,12 @@ def _pasted(
         begun = None
     command, told = decided(facts, "container command"), borne_out(facts, machine, matrix)
     in_desktop = any(one.circumstance == DOCKER_DESKTOP for one in told)  # the nodes are of its virtual machine
+    given, engine = command is not None and bool(_GIVES_NODES.search(command.value)), decided(facts, "container")
+    asks = command is None or _ASKS_FOR_GPUS.search(command.value)
+    started = f"{engine.value} run {without_secrets(command.value)}" if command and engine and not asks else ""
     return PastedText(
-        gpus_given=command is not None and bool(_GIVES_NODES.search(command.value)) and not in_desktop,
+        gpus_given=given and not in_desktop,
+        started_with="" if in_desktop else started,
         unsaid=tuple(unsaid),
         contradictions=contradictions(facts),
         machines=machines,

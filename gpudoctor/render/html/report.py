@@ -136,4 +136,4 @@ def _machine(
     yield picture(report, problems, {check.id: check.layer for check in (*machine_checks(), *checks)})
     if report.machine.assumed:
         assumed = ", ".join(report.machine.assumed)
-        yield element("p", f"Assumed: {assumed}; assumed healthy: everything not named.", class_="dim")
+        yield element("p", f"Assumed: {assumed}; everything else is taken as healthy.", class_="dim")
