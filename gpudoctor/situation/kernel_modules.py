@@ -18,6 +18,8 @@ _WHILE_IN_USE = (
     "amdgpu-ring-timeout", "amdgpu-sdma-timeout", "amdgpu-page-fault", "amdgpu-reset", "amdgpu-mes-hung",
 )  # fmt: skip
 """Faults of a GPU that amdgpu has started."""
+_NOT_STARTED = ("amdgpu-init-failed", "amdgpu-probe-failed", "amdgpu-unknown-chip", "kfd-ip-unknown")
+"""Of one that it has not."""
 
 
 def core_modules(situation: Situation) -> tuple[InstalledModule, ...]:
@@ -147,32 +149,34 @@ def kernel_too_old(situation: Situation, gpu: Gpu) -> str | None:
 
 
 def newer_than_described_kernel(situation: Situation) -> tuple[Gpu, ...]:
-    """Described GPUs that the described kernel's own amdgpu does not support, if the description names no driver and
-    nothing in it shows that the GPU works."""
+    """Described GPUs that the described kernel's own amdgpu does not support, if the description names no driver.
+    In a text something must miss the GPU: most who run ROCm on an old kernel have AMD's own driver, unsaid."""
     machine = situation.machine
     kernel = machine.system.kernel
-    if "amdgpu driver" not in machine.assumed or has_backports(kernel.value or "") or _reached(situation):
+    if "amdgpu driver" not in machine.assumed or has_backports(kernel.value or ""):
+        return ()
+    if machine.pasted and (_reached(situation) or not _missed(situation)):
         return ()
     described = (gpu for gpu in situation.usable_of("amd") if machine.pasted or gpu.source == kernel.source)
     return tuple(gpu for gpu in described if kernel_too_old(situation, gpu))
 
 
 def _reached(situation: Situation) -> bool:
-    """Whether a text shows that its kernel's driver has the GPU: torch, a tool of ROCm or the kernel log found it. A
-    program that failed for another reason may well have it, if torch did not say that it sees none."""
-    text, amd, torch = situation.machine.pasted, situation.machine.amd, situation.torch
-    if text is None:
-        return False
+    """Whether a text shows that its kernel's driver has the GPU: torch, a tool of ROCm or the kernel log found it."""
+    text, amd, log = situation.machine.pasted, situation.machine.amd, situation.machine.kernel_log.value
     listed = (amd.hsa.value is not None and amd.hsa.value.lists_gpu) or amd.smi.known
-    log = situation.machine.kernel_log.value
     used = log is not None and any(fault.kind in _WHILE_IN_USE for fault in log.faults)
-    trial = torch.trial.value if torch else None
-    unseen = trial is not None and trial.device_count == 0
-    other = any(
-        row is not None and row.severity != "note" and _TOO_OLD not in (row.slug, *row.also)
-        for _, row in seen_errors(situation)
-    )
-    return bool(text.works or text.started) or listed or used or (other and not unseen)
+    return (text is not None and bool(text.works or text.started)) or listed or used
+
+
+def _missed(situation: Situation) -> bool:
+    """Whether a text shows that nothing finds the GPU: torch counted none, amdgpu did not start it, or a program says
+    what an old kernel may be the cause of."""
+    trial = situation.torch.trial.value if situation.torch else None
+    log = situation.machine.kernel_log.value
+    refused = log is not None and any(fault.kind in _NOT_STARTED for fault in log.faults)
+    told = any(row is not None and _TOO_OLD in (row.slug, *row.also) for _, row in seen_errors(situation))
+    return (trial is not None and trial.device_count == 0) or refused or told
 
 
 def described_together(situation: Situation, gpu: Gpu) -> bool:
