@@ -74,7 +74,7 @@ def test_the_version_names_the_matrix():
 
 def test_the_matrix_is_a_table_for_people_and_json_for_programs():
     text = program("matrix", "show", "nvidia_gpus", "RTX 5090").stdout.splitlines()
-    assert text[0].split() == ["pci", "chip", "name"]
+    assert text[0].split() == ["pci", "chip", "name", "listed_from"]
     data = json.loads(program("matrix", "show", "nvidia_gpus", "RTX 5090", "--format", "json").stdout)
     assert data["rows"][0]["pci"] == text[1].split()[0]
     assert len(data["rows"]) == len(text) - 1

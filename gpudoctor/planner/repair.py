@@ -207,9 +207,9 @@ _HORIZONS = {"reboot": "a reboot", "person": "a person", "container": "another c
 
 def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
     """The last step that a person does, or a reboot: what is foreseen holds once it is done."""
-    by_hand = [number for number, one in enumerate(steps, 1) if changes_packages_by_hand(one.step)]
-    if by_hand and found.outlook.horizon in ("", "files"):
-        return f"step {by_hand[-1]}: a person"
+    if found.outlook.horizon in ("", "files") and any(changes_packages_by_hand(one.step) for one in steps):
+        last = max(number for number, one in enumerate(steps, 1) if not isinstance(one.step, (RunStep, EnvStep)))
+        return f"step {last}: a person"
     if not found.outlook.horizon:
         return "end"
     if found.outlook.horizon == "files":
