@@ -208,7 +208,7 @@ _HORIZONS = {"reboot": "a reboot", "person": "a person", "container": "another c
 def _until(found: Plan, steps: Sequence[PlannedStep]) -> str:
     """The last step that a person does, or a reboot: what is foreseen holds once it is done."""
     if found.outlook.horizon in ("", "files") and any(changes_packages_by_hand(one.step) for one in steps):
-        last = max(number for number, one in enumerate(steps, 1) if not isinstance(one.step, (RunStep, EnvStep)))
+        last = max(number for number, one in enumerate(steps, 1) if isinstance(one.step, ManualStep))
         return f"step {last}: a person"
     if not found.outlook.horizon:
         return "end"
