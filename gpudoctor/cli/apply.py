@@ -227,7 +227,7 @@ def _note_what_is_left(run: Run, proof: Proof) -> None:
 
 def _default_index(machine: Machine) -> str | None:
     """The index of packages that name none; None where they come from elsewhere, too, or through a proxy."""
-    from gpudoctor.fix.indexes import PACKAGE_INDEX
+    from gpudoctor.frameworks.package_spec import PACKAGE_INDEX
     from gpudoctor.situation.installer import settings
 
     environment = machine.environment.value

@@ -17,8 +17,8 @@ from gpudoctor.dockerfile.markers import applies
 from gpudoctor.dockerfile.other_locks import LockedTorch, of_pdm, of_pipenv, of_pipfile, of_pixi, requirements_of
 from gpudoctor.dockerfile.projects import Choice
 from gpudoctor.dockerfile.requirements import Read, Requirement, RequirementCollector
+from gpudoctor.frameworks.package_spec import PACKAGE_INDEX
 
-_PACKAGE_INDEX = "https://pypi.org/simple"
 _FOLDER = ("--project", "--directory", "-C", "-P", "--manifest-path")
 _WITH_VALUE = frozenset({
     *_FOLDER, "--extra", "--group", "--python", "-p", "--link-mode", "--cache-dir", "-E", "--extras", "--with",
@@ -98,7 +98,7 @@ def project_install(
     if torch is None:
         return None
     requirement = Requirement("torch", f"=={torch.version}", file=f"{read.shown(path)}:{torch.line}")
-    urls = () if torch.registry in ("", _PACKAGE_INDEX) else (torch.registry,)
+    urls = () if torch.registry in ("", PACKAGE_INDEX) else (torch.registry,)
     return PipInstall(call.tool, (requirement,), index_urls=urls, locked=True)
 
 
@@ -119,7 +119,7 @@ def _of_others(call: _Call, text: str | None, path: str, read: Read, machine: st
     if torch is None:
         return None
     requirements = requirements_of(torch, read.shown(path))
-    urls = () if torch.index.rstrip("/") in ("", _PACKAGE_INDEX) else (torch.index,)
+    urls = () if torch.index.rstrip("/") in ("", PACKAGE_INDEX) else (torch.index,)
     locked = text is not None
     return PipInstall(call.tool, requirements, index_urls=urls, locked=locked)
 

@@ -9,11 +9,10 @@ from collections.abc import Iterable
 from urllib.parse import urlsplit
 
 from gpudoctor.fix.errors import RepairError
+from gpudoctor.frameworks.package_spec import PACKAGE_INDEX
 from gpudoctor.step import RunStep
 
 SECONDS = 5.0
-PACKAGE_INDEX = "https://pypi.org/simple"
-"""What pip and uv ask where nothing else is configured."""
 _ADDRESS = r"https?://[^\s\"']+"
 _PROXIES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "PIP_PROXY")
 _PORTS = {"http": 80, "https": 443}

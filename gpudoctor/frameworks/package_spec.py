@@ -8,6 +8,8 @@ from msgspec import Struct
 
 from gpudoctor.finding import ReplaceTorch
 
+PACKAGE_INDEX = "https://pypi.org/simple"
+"""What installers ask where nothing else is configured."""
 EXACTLY = "=== keeps out the builds that another index has of that version, such as +cpu"
 """Why a command asks for a version by three signs."""
 

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import ModuleFlavour
 from gpudoctor.machine import ASSUMED, Gpu, InstalledModule, LogFault, Machine, NvidiaModule, absent, known, unknown
-from gpudoctor.situation.kernel_log import lines_about
+from gpudoctor.situation.kernel_log import GIVEN_UP, lines_about
 
 _FLAVOURS: dict[str, ModuleFlavour] = {
     "nvidia-open-unsupported": "open",
@@ -16,11 +16,6 @@ _FLAVOURS: dict[str, ModuleFlavour] = {
 """Lines that only a module of one flavour writes."""
 _REFUSED = ("module-key-rejected", "module-unsigned-refused")
 _RIVAL = "nvidia-other-driver"
-_GIVEN_UP = {
-    "amd": ("amdgpu-init-failed", "amdgpu-probe-failed", "amdgpu-unknown-chip"),
-    "nvidia": ("nvidia-unsupported",),
-}
-"""By vendor: the lines in which its driver gives up a GPU."""
 
 
 def with_logged_state(machine: Machine) -> Machine:
@@ -42,7 +37,7 @@ def with_logged_state(machine: Machine) -> Machine:
             changed = known(replace(module, flavour=flavour), version if version == ASSUMED else source)
             left = tuple(one for one in machine.assumed if one != f"{module.flavour} kernel module")
             machine = replace(machine, nvidia=replace(machine.nvidia, module=changed), assumed=left)
-        if fault.kind in _GIVEN_UP["nvidia"]:  # the GPU may be a vGPU
+        if fault.kind in GIVEN_UP["nvidia"]:  # the GPU may be a vGPU
             guest = unknown("the description does not say", source)
             machine = replace(machine, system=replace(machine.system, virtual_machine=guest))
         if fault.kind == _RIVAL:
@@ -56,7 +51,7 @@ def with_logged_state(machine: Machine) -> Machine:
 
 
 def _unless_given_up(gpu: Gpu, faults: tuple[LogFault, ...], source: str) -> Gpu:
-    lines = tuple(fault for fault in faults if fault.kind in _GIVEN_UP.get(gpu.vendor, ()))
+    lines = tuple(fault for fault in faults if fault.kind in GIVEN_UP.get(gpu.vendor, ()))
     if not lines_about(gpu, lines):
         return gpu
     return replace(gpu, driver=absent(source, "its driver gave it up"), kfd_node=None, nodes=())

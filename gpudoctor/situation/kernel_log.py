@@ -8,6 +8,12 @@ from gpudoctor.finding import Evidence
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 
+GIVEN_UP = {
+    "amd": ("amdgpu-init-failed", "amdgpu-probe-failed", "amdgpu-unknown-chip"),
+    "nvidia": ("nvidia-unsupported",),
+}
+"""By vendor: the lines in which its driver gives up a GPU."""
+
 
 def lines_about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
     """The log lines that name this GPU's slot. One that names none ("NVRM: GPU6 RmInitAdapter: ...") is about a GPU

@@ -11,6 +11,7 @@ from gpudoctor.machine import ASSUMED, BlockedModule, DkmsModule, Gpu, Installed
 from gpudoctor.matrix.driver_packages import kernel_package, reaches
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
+from gpudoctor.situation.kernel_log import GIVEN_UP
 from gpudoctor.situation.seen_errors import seen_errors
 
 _TOO_OLD = "amd-kernel-or-runtime-too-old"
@@ -18,7 +19,7 @@ _WHILE_IN_USE = (
     "amdgpu-ring-timeout", "amdgpu-sdma-timeout", "amdgpu-page-fault", "amdgpu-reset", "amdgpu-mes-hung",
 )  # fmt: skip
 """Faults of a GPU that amdgpu has started."""
-_NOT_STARTED = ("amdgpu-init-failed", "amdgpu-probe-failed", "amdgpu-unknown-chip", "kfd-ip-unknown")
+_NOT_STARTED = (*GIVEN_UP["amd"], "kfd-ip-unknown")
 """Of one that it has not."""
 
 
