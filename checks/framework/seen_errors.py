@@ -205,9 +205,9 @@ def _fixes(
 
     told = {row.slug, *(one.slug for one in circumstances)}
     pasted = situation.machine.pasted
-    started_with = pasted.started_with if pasted else ""
+    container_command = pasted.container_command if pasted else ""
     given = tuple(
-        fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor, started_with))
+        fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor, container_command))
     )
     better: dict[str, ToldCircumstance] = {}
     for one in beyond(row, circumstances):

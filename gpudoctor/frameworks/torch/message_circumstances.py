@@ -100,11 +100,11 @@ def suggested(row: ErrorPattern, circumstances: tuple[ToldCircumstance, ...]) ->
     return "".join(f" Something else in the text suggests that {one.meaning}." for one in told)
 
 
-def fix_for(cause: str, vendor: Vendor | None, started_with: str = "") -> Fix | None:
-    """The fix of a cause that the circumstances tell; `started_with` is the command that started the container."""
+def fix_for(cause: str, vendor: Vendor | None, container_command: str = "") -> Fix | None:
+    """The fix of a cause that the circumstances tell; `container_command` started the container."""
     fix = _GIVEN.get(cause)
-    if fix is _GIVE_GPUS and 0 < len(started_with) <= _LONGEST:
-        return _started_again(started_with, vendor)
+    if fix is _GIVE_GPUS and 0 < len(container_command) <= _LONGEST:
+        return _started_again(container_command, vendor)
     return _GIVE_AMD_GPUS if vendor == "amd" and fix is _GIVE_GPUS else fix
 
 
