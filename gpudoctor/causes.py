@@ -10,11 +10,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import ABSENCE, SEEN, Confidence, Device, Evidence, Finding, Layer, NotJudged
+from gpudoctor.finding import ABSENCE, SEEN, SEVERITIES, Confidence, Device, Evidence, Finding, Layer, NotJudged
 from gpudoctor.situation import Situation
 from gpudoctor.situation.pasted_text import as_the_text_allows
 
-_SEVERITIES = ("error", "warning", "note")
 _ALTERNATIVES = 2
 """Causes that are told beside the likeliest one."""
 _OWN: tuple[Layer, ...] = ("smoke", "gpudoctor")
@@ -153,7 +152,7 @@ def _joined(cause: Finding, symptom: Finding) -> Finding:
     confidence: Confidence = "certain" if proved else cause.confidence
     return replace(
         cause,
-        severity=min(cause.severity, symptom.severity, key=_SEVERITIES.index),
+        severity=min(cause.severity, symptom.severity, key=SEVERITIES.index),
         message=cause.message if known else f"{told}{seen}.",
         confidence=confidence,
         evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),

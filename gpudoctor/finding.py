@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
 from gpudoctor.machine import Distribution, Fact, Gpu, Torch, TorchCopy, Vendor
 
 Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""The worst first."""
 Verdict = Literal["ok", "warning", "error", "unknown"]
 Confidence = Literal["certain", "likely", "possible"]
 Risk = Literal["safe", "replaces", "root", "reboot"]

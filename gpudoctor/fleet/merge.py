@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.exit_codes import FailOn, exit_code
-from gpudoctor.finding import Layer, Severity, Verdict
+from gpudoctor.finding import SEVERITIES, Layer, Severity, Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
 from gpudoctor.fleet.names import natural, short, stem
 from gpudoctor.fleet.nodes import Node, Reader
@@ -23,7 +23,6 @@ from gpudoctor.suites import machine_checks
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
-_GRADES: tuple[Severity, ...] = ("note", "warning", "error")
 _WORST: tuple[Verdict, ...] = ("ok", "warning", "unknown", "error")
 _VENDORS = ("nvidia", "amd")
 """Facts of one vendor's stack, by how their names begin: of the other's nodes they say nothing."""
@@ -224,7 +223,7 @@ class Comparison:
         """The severity of the worst problem that the fact may cause and that most nodes with the norm do not have."""
         problems = self._by_name[node].problems
         brought = [one.severity for one in problems if one.id not in usual and _may_bring(fact, one)]
-        return max((*brought, fact.severity), key=_GRADES.index)
+        return min((*brought, fact.severity), key=SEVERITIES.index)
 
 
 def _kind(fact: ComparedFact, platform: str, node: Node) -> tuple[str, ...]:

@@ -12,7 +12,6 @@ from gpudoctor.finding import (
     Fix,
     NotJudged,
     ReinstallPackage,
-    RemovePackage,
     ReplacePackage,
     ReplaceTorch,
     SetVariable,
@@ -22,7 +21,7 @@ from gpudoctor.finding import (
     verdict_of,
 )
 from gpudoctor.machine import Machine
-from gpudoctor.planner.foresight import Foresight, Judge
+from gpudoctor.planner.foresight import PACKAGE_REMEDIES, Foresight, Judge
 from gpudoctor.planner.install_requests import compiled_for_another, pinning_another
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import steps_for_all
@@ -147,12 +146,9 @@ def _of_notes(notes: Iterable[Finding]) -> Iterator[str]:
 
 def _bound_to_the_old(found: Plan, situation: Situation, torch: ReplaceTorch) -> tuple[str, ...]:
     """Installed packages that stay and do not go with the torch that comes."""
-    replaced = {r.name for move in found.moves for r in move.fix.remedies if isinstance(r, _OF_A_PACKAGE)}
+    replaced = {r.name for move in found.moves for r in move.fix.remedies if isinstance(r, PACKAGE_REMEDIES)}
     bound = (*pinning_another(situation, torch.version), *compiled_for_another(situation, torch))
     return tuple(text for text in bound if text.partition(" ")[0] not in replaced)
-
-
-_OF_A_PACKAGE = (ReplacePackage, ReinstallPackage, RemovePackage)
 
 
 def _packages_named(argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -164,9 +164,9 @@ def newer_than_described_kernel(situation: Situation) -> tuple[Gpu, ...]:
 
 def _reached(situation: Situation) -> bool:
     """Whether a text shows that its kernel's driver has the GPU: torch, a tool of ROCm or the kernel log found it."""
-    text, amd, log = situation.machine.pasted, situation.machine.amd, situation.machine.kernel_log.value
+    text, amd = situation.machine.pasted, situation.machine.amd
     listed = (amd.hsa.value is not None and amd.hsa.value.lists_gpu) or amd.smi.known
-    used = log is not None and any(fault.kind in _WHILE_IN_USE for fault in log.faults)
+    used = any(fault.kind in _WHILE_IN_USE for fault in situation.machine.log_faults)
     return (text is not None and bool(text.works or text.started)) or listed or used
 
 
@@ -174,8 +174,7 @@ def _missed(situation: Situation) -> bool:
     """Whether a text shows that nothing finds the GPU: torch counted none, amdgpu did not start it, or a program says
     what an old kernel may be the cause of."""
     trial = situation.torch.trial.value if situation.torch else None
-    log = situation.machine.kernel_log.value
-    refused = log is not None and any(fault.kind in _NOT_STARTED for fault in log.faults)
+    refused = any(fault.kind in _NOT_STARTED for fault in situation.machine.log_faults)
     told = any(row is not None and _TOO_OLD in (row.slug, *row.also) for _, row in seen_errors(situation))
     return (trial is not None and trial.device_count == 0) or refused or told
 
