@@ -59,6 +59,10 @@ class Evidence(Struct, frozen=True):
     def of_package(cls, package: Distribution) -> Evidence:
         return cls(fact=package.name, value=package.version, source=package.path)
 
+    @classmethod
+    def of_version(cls, package: Distribution) -> Evidence:
+        return cls(fact=f"{package.name}.version", value=package.version, source=package.path)
+
 
 # --- remedies --------------------------------------------------------------------------------------
 # `fix.plan` turns each into steps for the place at hand (pip, uv, conda; apt, dnf, zypper, pacman).

@@ -30,6 +30,11 @@ class Subject(Struct, frozen=True):
     kind: SubjectKind
     label: str
 
+    @property
+    def name(self) -> str:
+        """How a sentence names it."""
+        return self.label if self.kind != "machine" else "this machine"
+
 
 class ReportedFinding(Struct, frozen=True):
     """A finding with the steps of its fixes, best first."""
@@ -103,6 +108,11 @@ class Report(Struct, frozen=True, kw_only=True):
     def ok(self) -> bool:
         """Whether GPU work can start here: the verdict is "ok" or "warning"."""
         return self.verdict in ("ok", "warning")
+
+    @property
+    def open_questions(self) -> tuple[ReportedQuestion, ...]:
+        """What could not be judged and decides about a usable GPU."""
+        return tuple(question for question in self.not_judged if question.matters)
 
 
 def make_report(

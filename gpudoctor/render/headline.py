@@ -35,7 +35,7 @@ _WHOLE = (
 def headline(report: Report, look: ReportStyle) -> Line:
     """ "1 problem, 1 warning", "No problem found ...", "Could not check ...": what a person reads first."""
     errors, warnings = _count(report, "error"), _count(report, "warning")
-    unanswered = [question for question in report.not_judged if question.matters]
+    unanswered = report.open_questions
     numbers = ((errors, "problem"), (warnings, "warning"))
     counts = ", ".join(number_of(number, noun) for number, noun in numbers if number)
     if counts and unanswered:

@@ -41,8 +41,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _machine(report)
     for finding in report.findings:
         yield from _finding(finding)
-    questions = [question for question in report.not_judged if question.matters]
-    if questions:
+    if questions := report.open_questions:
         yield from (
             "### Could not check",
             "",

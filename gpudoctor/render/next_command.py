@@ -58,7 +58,7 @@ def _next(report: Report, look: ReportStyle) -> tuple[str, tuple[str, ...]]:
         return "`gpudoctor check` on the machine itself tells more than a text.", _THERE
     if first is not None:
         return _after_problem(first, report, look)
-    if any(question.matters for question in report.not_judged):
+    if report.open_questions:
         about_the_driver = any(one.matters and one.id[3:4] in "123" for one in report.not_judged)
         if kind == "machine" and report.machine.level == "static" and about_the_driver and not is_described(report):
             deeper = ("gpudoctor", "check", *again, *look.require, "--level", "driver")

@@ -31,9 +31,8 @@ def _first_problem(report: Report) -> Iterator[Line]:
 
 
 def _lines(report: Report, look: ReportStyle) -> Iterator[Line]:
-    label = report.subject.label if report.subject.kind != "machine" else "this machine"
     yield headline(report, look)
-    yield [(f"gpudoctor {report.gpudoctor} · {label} · level {report.machine.level}", "dim")]
+    yield [(f"gpudoctor {report.gpudoctor} · {report.subject.name} · level {report.machine.level}", "dim")]
     for part in (inventory(report) if look.about == "machine" else (), look.table):
         if lines := tuple(part):
             yield []

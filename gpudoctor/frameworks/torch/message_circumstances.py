@@ -127,7 +127,7 @@ def override_for_program(situation: Situation, gpus: tuple[Gpu, ...], text: str)
     gpu = gpus[0] if gpus else None
     arch = gpu.arch.value if gpu and gpu.vendor == "amd" else None
     policy = situation.matrix.amd.override(arch)
-    if policy is None or policy.safety not in ("safe-class", "risky"):
+    if policy is None or not policy.within_generation:
         return ()
     named = situation.matrix.amd.gfx_of_override(policy.value)
     listed = _HAS_CODE_FOR.search(text)

@@ -47,13 +47,12 @@ def report_page(report: Report, look: ReportStyle, checks: Sequence[Check[Any]] 
 
 
 def _header(report: Report, head: Line, look: ReportStyle) -> Markup:
-    label = report.subject.label if report.subject.kind != "machine" else "this machine"
     told = (f"level {report.machine.level}", report.created, f"gpudoctor {report.gpudoctor}")
     about = (child for text in told for child in (" · ", element("span", text)))
     return element(
         "header",
         element("h1", spans(head)),
-        element("p", label, *about, class_="about"),
+        element("p", report.subject.name, *about, class_="about"),
         element("p", prose(look.note), class_="about") if look.note else None,
         class_=tone(head),
     )
@@ -103,8 +102,7 @@ def _evidence(finding: ReportedFinding) -> Markup:
 
 
 def _questions(report: Report) -> Markup:
-    questions = [question for question in report.not_judged if question.matters]
-    return _list(f"{could_not_check(question)} [{question.id}]" for question in questions)
+    return _list(f"{could_not_check(question)} [{question.id}]" for question in report.open_questions)
 
 
 def _list(texts: Iterator[str]) -> Markup:
