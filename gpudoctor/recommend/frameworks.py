@@ -203,18 +203,23 @@ class _Choosing:
             yield "the driver compiles its code for the GPU when it is first used"
         if level == "unmeasured" and not self._known(row):
             yield "whether it has code for the GPU is not known: the matrix does not hold what it carries"
-        major = (row.cuda or "").partition(".")[0]
-        sharing = [one for one in self.situation.frameworks if major and (one.cuda or "").partition(".")[0] == major]
-        for one in sharing:
-            if one.name != row.framework:
-                yield f"shares its CUDA {major} libraries with the installed {one.named}"
-        torch = self.situation.torch
-        for dependent in self.situation.matrix.tables.torch_dependents:
-            if dependent.package == row.install and dependent.version == f"=={release}":
-                here = f", and {torch.version} is installed" if torch else ""
-                yield f"requires torch {dependent.torch}{here}"
+        yield from self._shared_libraries(row)
+        yield from self._required_torch(row, release)
         if self.installed:
             yield f"{self.installed.text} is installed"
+
+    def _shared_libraries(self, row: FrameworkBuild) -> Iterator[str]:
+        major = (row.cuda or "").partition(".")[0]
+        for one in self.situation.frameworks if major else ():
+            if one.name != row.framework and (one.cuda or "").partition(".")[0] == major:
+                yield f"shares its CUDA {major} libraries with the installed {one.named}"
+
+    def _required_torch(self, row: FrameworkBuild, release: str) -> Iterator[str]:
+        torch = self.situation.torch
+        here = f", and {torch.version} is installed" if torch else ""
+        for dependent in self.situation.matrix.tables.torch_dependents:
+            if dependent.package == row.install and dependent.version == f"=={release}":
+                yield f"requires torch {dependent.torch}{here}"
 
     def _on_the_cpu(self, beside_gpus: bool) -> Iterator[Recommended]:
         if self.framework.cpu:

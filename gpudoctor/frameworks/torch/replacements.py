@@ -46,23 +46,15 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     if unnamed := [gpu for gpu in gpus if gpu.arch.value is None]:
         return special or (_name_first(unnamed[0], keep),)
     found = [carries(situation, gpu) for gpu in gpus]
-    choices, rejected = candidates(situation, gpus)
-    if modest := _modest_driver(situation, gpus):
-        choices = candidates(situation, gpus, driver=modest)[0] or choices
-    if keep and any("no" in (item.runs, item.blas) for item in found):
-        # Files weigh more than a row of the matrix: the present build cannot fix its own fault, unless device code
-        # can be added to it.
-        choices = tuple(
-            choice for choice in choices if choice.extra or not keep.is_build(choice.version, choice.build)
-        )
+    faulty = any("no" in (item.runs, item.blas) for item in found)
+    choices, rejected = _choices(situation, gpus, keep if faulty else None)
     hide = _hiding_the_others(situation, gpus)
     if place in ("jetson", "conda"):
-        native = [
-            _together(fix_by(situation, choice, keep), hide) for choice in nearest(situation, choices, keep)[:1]
-        ]
+        best = nearest(situation, choices, keep)[:1]
+        native = tuple(_together(fix_by(situation, choice, keep), hide) for choice in best)
         if situation.on_jetson and native:
-            return tuple(native)  # an index has a wheel for this very board
-        return special or tuple(native) or (_nothing(situation.matrix, gpus),)
+            return native  # an index has a wheel for this very board
+        return special or native or (_nothing(situation.matrix, gpus),)
     offered = _with_limits(situation, gpus, keep, nearest(situation, choices, keep), rejected)
     program = [*with_the_program(situation, gpus, keep)]
     ours = [*program, *(fix_by(situation, choice, keep) for choice in offered)]
@@ -82,6 +74,17 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     if not works and (any(gpu.vendor == "amd" for gpu in gpus) or not any(_installs(fix) for fix in fixes)):
         fixes += _on_the_cpu(situation, keep)
     return tuple(fixes)
+
+
+def _choices(situation: Situation, gpus: tuple[Gpu, ...], faulty: Torch | None) -> tuple[tuple[Choice, ...], Refused]:
+    """The builds to choose from, without the present one if that is faulty: files weigh more than a row of the
+    matrix. It stays where device code can be added to it."""
+    choices, rejected = candidates(situation, gpus)
+    if modest := _modest_driver(situation, gpus):
+        choices = candidates(situation, gpus, driver=modest)[0] or choices
+    if faulty:
+        choices = tuple(one for one in choices if one.extra or not faulty.is_build(one.version, one.build))
+    return choices, rejected
 
 
 def _hiding_the_others(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:

@@ -48,9 +48,22 @@ def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None
             return situation.machine
         situation = situation.on(without_variable(situation, UnsetVariable("PYTHONPATH")))  # its steps begin so
         environment = situation.environment or environment
+    after = _environment_after(situation, environment, remedy)
+    if after is None:
+        return None
+    machine = situation.machine
+    if of_torch:
+        machine = replace(machine, smoke=None, errors=())  # of another torch
+    return machine.with_environment(imported_anew(after))
+
+
+def _environment_after(
+    situation: Situation, environment: PythonEnvironment, remedy: PackageRemedy
+) -> PythonEnvironment | None:
     if isinstance(remedy, ReplaceTorch):
-        after = _with_build(situation, environment, remedy)
-    elif isinstance(remedy, ReplacePackage):
+        return _with_build(situation, environment, remedy)
+    after: PythonEnvironment | None
+    if isinstance(remedy, ReplacePackage):
         after = _with_package(environment, remedy)
     elif isinstance(remedy, ReinstallPackage):
         after = _whole_again(environment, remedy)
@@ -58,17 +71,10 @@ def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None
         after = _without(situation, environment, remedy.name)
     if after is None:
         return None
-    if not isinstance(remedy, ReplaceTorch):
-        name = normalised(remedy.name)
-        new, extra = after.distribution(name), remedy.extra if isinstance(remedy, ReplacePackage) else ""
-        after = after_installing(situation, after, name, version=new.version if new else "", extra=extra)
-        if extra:
-            after = _installed(after, _libraries_of(situation, name, extra, after))
-    after = imported_anew(after)
-    machine = situation.machine
-    if of_torch:
-        machine = replace(machine, smoke=None, errors=())  # of another torch
-    return machine.with_environment(after)
+    name, extra = normalised(remedy.name), remedy.extra if isinstance(remedy, ReplacePackage) else ""
+    new = after.distribution(name)
+    after = after_installing(situation, after, name, version=new.version if new else "", extra=extra)
+    return _installed(after, _libraries_of(situation, name, extra, after)) if extra else after
 
 
 def _hidden_by(environment: PythonEnvironment) -> str:
