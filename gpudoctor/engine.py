@@ -148,7 +148,7 @@ def judge(
 
     def judged(machine: Machine) -> Judgement:
         asked = (select, ignore or {}, project_ignore or {}, open_questions, required)
-        return _judged(Situation(machine, matrix, required, peer_torch), suite, *asked)
+        return _judge(Situation(machine, matrix, required, peer_torch), suite, *asked)
 
     judgement = judged(machine)
     if foresee and can_be_foreseen(judgement.findings):
@@ -163,7 +163,7 @@ def judge(
     return replace(judgement, ignored=(*judgement.ignored, rest))
 
 
-def _judged(
+def _judge(
     situation: Situation,
     suite: Suite[Situation],
     select: tuple[str, ...],
@@ -289,15 +289,15 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     ordered: list[Finding] = []
     for severity in SEVERITIES:
         waiting = sorted((f for f in findings if f.severity == severity), key=_place)
-        blocked = Counter(slug for finding in waiting for slug in _superseded(finding))
+        blocked = Counter(slug for finding in waiting for slug in _effects(finding))
         while waiting:
             first = next((number for number, f in enumerate(waiting) if not blocked[f.slug]), 0)
             ordered.append(waiting.pop(first))
-            blocked.subtract(_superseded(ordered[-1]))
+            blocked.subtract(_effects(ordered[-1]))
     return tuple(ordered)
 
 
-def _superseded(finding: Finding) -> tuple[str, ...]:
+def _effects(finding: Finding) -> tuple[str, ...]:
     return tuple(slug for slug in finding.supersedes if slug != finding.slug)
 
 

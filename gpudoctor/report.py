@@ -132,7 +132,7 @@ def make_report(
         verdict=judgement.verdict,
         exit_code=exit_code(judgement.verdict, fail_on),
         machine=machine,
-        findings=tuple(_reported(finding, situation) for finding in judgement.findings),
+        findings=tuple(_report_finding(finding, situation) for finding in judgement.findings),
         ignored=judgement.ignored,
         not_judged=tuple(ReportedQuestion(one.id, one.why, one.matters) for one in judgement.not_judged),
         smoke=_smoke(machine.smoke) if machine.smoke else None,
@@ -140,7 +140,7 @@ def make_report(
     )
 
 
-def _reported(finding: Finding, situation: Situation) -> ReportedFinding:
+def _report_finding(finding: Finding, situation: Situation) -> ReportedFinding:
     fixes: tuple[PlannedFix, ...] = ()
     if finding.fixes:
         from gpudoctor.planner.plan import fixes_for  # a healthy machine needs no plan

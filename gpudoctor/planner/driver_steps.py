@@ -80,7 +80,7 @@ def _commands(place: Place, remedy: InstallDriver, row: DriverPackage, matrix: M
     if row.stream:
         return (*_stream(row), *_older_versions(place, remedy), _allowing_erasure(remedy, row))
     if row.locked:
-        return (*_locked(row), *_older_versions(place, remedy), _allowing_erasure(remedy, row))
+        return (*_lock_versions(row), *_older_versions(place, remedy), _allowing_erasure(remedy, row))
     components = "the components contrib, non-free and non-free-firmware must be enabled"
     return (install(place, row.packages, _because(remedy.why, components)),)
 
@@ -138,7 +138,7 @@ def _stream(row: DriverPackage) -> tuple[Step, ...]:
     )
 
 
-def _locked(row: DriverPackage) -> tuple[Step, ...]:
+def _lock_versions(row: DriverPackage) -> tuple[Step, ...]:
     """A repository without streams holds several branches: locking the versions keeps to one."""
     lock, pattern = ("dnf", "versionlock"), f"*nvidia*{row.branch}*"
     plugin = ("dnf", "install", "-y", "python3-dnf-plugin-versionlock")

@@ -65,7 +65,7 @@ def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, 
     undo = restore(place, situation, wanted)
     kept = torch_to_keep(situation, wanted) if not index else ()
     commands = install_argvs(place, (*wanted, *kept), index, again=again, machine=situation.machine)
-    why += _constrained(place, situation.machine)
+    why += _doubt_of_constraints(place, situation.machine)
     if any("===" in word for word in commands[-1]):
         why += f"; {EXACTLY}"
     last_why = "what it requires" if len(commands) > 1 and again == wanted else why
@@ -129,7 +129,7 @@ def variables(place: Place) -> dict[str, str]:
     return {"PIP_REQUIRE_VIRTUALENV": "0"} if needless else {}
 
 
-def _constrained(place: Place, machine: Machine) -> str:
+def _doubt_of_constraints(place: Place, machine: Machine) -> str:
     """Constraints that could not be read: the command may fail, and a person has to decide."""
     settings = place.settings
     named = machine.variables.get("PIP_CONSTRAINT" if place.tool == "pip" else "UV_CONSTRAINT", "")

@@ -121,7 +121,7 @@ def repair(
         left=tuple(_not_fixed(finding, in_vain) for finding in found.left if finding.fixes),
         pinned=_bound_to_the_old(found, situation, torch) if torch else (),
         helpless=tuple(dict.fromkeys(name_of(finding) for finding in found.left if not finding.fixes)),
-        predicted=_predicted(found, steps, questions_on(found.outlook.machine)),
+        predicted=_prediction(found, steps, questions_on(found.outlook.machine)),
     )
     unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
     notes = (one for one in findings if one.severity == "note" and _may_be_offered(one.fixes[:1]))
@@ -193,7 +193,7 @@ def _not_fixed(finding: Finding, in_vain: Callable[[Finding, Fix], bool]) -> str
     return f"{name_of(finding)} is not fixed in this run: each of its fixes would break something else."
 
 
-def _predicted(found: Plan, steps: Sequence[PlannedStep], questions: Iterable[NotJudged]) -> Predicted:
+def _prediction(found: Plan, steps: Sequence[PlannedStep], questions: Iterable[NotJudged]) -> Predicted:
     left, notes = found.outlook.problems, found.outlook.notes
     return Predicted(verdict_of(left, questions), unique_ids(left), _until(found, steps), unique_ids(notes))
 

@@ -204,7 +204,7 @@ class _Choosing:
             settings = [r for r in fix.remedies if isinstance(r, SetVariable)]
             held = {n: v for n, v in self.machine.variables.items() if n.startswith(OVERRIDE) and v}
             env = {**held, **{setting.name: setting.value for setting in settings}}
-            version, build = (torch.version, torch.build) if torch else _named(self.keep)
+            version, build = (torch.version, torch.build) if torch else _release_and_build(self.keep)
             why = [fix.title, *dict.fromkeys(setting.why for setting in settings)]
             remedies = fix.remedies
             if torch is None:
@@ -387,5 +387,5 @@ class _Choosing:
         return f"{why}; it needs {driver_needs(self.matrix, gpu)}{others}"
 
 
-def _named(torch: Torch | None) -> tuple[str | None, str | None]:
+def _release_and_build(torch: Torch | None) -> tuple[str | None, str | None]:
     return (torch.release, torch.build) if torch else (None, None)

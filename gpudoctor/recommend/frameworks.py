@@ -71,7 +71,7 @@ class _Choosing:
     def recommendation(self) -> Recommendation:
         ordered = builds_for(self.situation, self.framework.framework, self.gpus)
         fitting = [row for row in ordered if id(row) not in self.out]
-        known = [row for row in fitting if self._known(row)]
+        known = [row for row in fitting if self._is_known_to_run(row)]
         for row in fitting if known else ():
             if row not in known:
                 self.out[id(row)] = f"not known to have code for {arch_names(self.gpus)}"
@@ -147,7 +147,7 @@ class _Choosing:
     def _issues(self, row: FrameworkBuild) -> tuple[KnownIssue, ...]:
         return of_release(self.situation, self.gpus, row.install, self._release(row))
 
-    def _known(self, row: FrameworkBuild) -> bool:
+    def _is_known_to_run(self, row: FrameworkBuild) -> bool:
         """Whether some GPU is known to run it; what a person installs by hand is for any GPU of NVIDIA."""
         by_hand = not row.install and row.vendor == "nvidia"
         ours = (gpu for gpu in self.gpus if supports(self.situation, row, gpu))
@@ -167,9 +167,9 @@ class _Choosing:
         wanted = remedies(self.situation, self.framework.title, row, release, self.installed)
         levels = {self._level(row, gpu) for gpu in self._of(row.vendor)}
         level = next(level for level in ("unmeasured", "ptx", "native") if level in levels)
-        return self._installed_by(wanted, level, self._why(row, level, release))
+        return self._recommendation(wanted, level, self._why(row, level, release))
 
-    def _installed_by(
+    def _recommendation(
         self, wanted: tuple[RemovePackage | ReplacePackage, ...], level: BuildLevel, why: Iterable[str]
     ) -> Recommended:
         return Recommended(
@@ -201,7 +201,7 @@ class _Choosing:
             yield f"known issue: {issue.symptom}. {issue.workaround}"
         if level == "ptx":
             yield "the driver compiles its code for the GPU when it is first used"
-        if level == "unmeasured" and not self._known(row):
+        if level == "unmeasured" and not self._is_known_to_run(row):
             yield "whether it has code for the GPU is not known: the matrix does not hold what it carries"
         yield from self._shared_libraries(row)
         yield from self._required_torch(row, release)
@@ -225,7 +225,7 @@ class _Choosing:
         if self.framework.cpu:
             remark = "the GPUs are not used" if beside_gpus else "no usable GPU was found"
             wanted = (ReplacePackage(self.framework.cpu, self._releases()),)
-            yield self._installed_by(wanted, "cpu", (remark,))
+            yield self._recommendation(wanted, "cpu", (remark,))
 
     def _releases(self) -> str:
         """The required releases, as a specifier."""

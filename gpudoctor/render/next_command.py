@@ -46,7 +46,7 @@ def next_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     elsewhere = of_another and "--root" not in argv and "--from" not in argv
     yield [(why, "")]
     of_description = report.subject.kind != "machine" or is_described(report)
-    elsewhere = elsewhere or (argv in (_THERE, _undescribed(look.again)) and of_description)
+    elsewhere = elsewhere or (argv in (_THERE, _same_check_here(look.again)) and of_description)
     yield next_line(argv, ON_THAT_MACHINE if elsewhere else NEXT)
 
 
@@ -103,14 +103,14 @@ def _to_compute(report: Report, look: ReportStyle) -> Advice:
         named = [name for name in _DESCRIBED if name in again] or ["--gpu"]
         what = " and ".join(_DESCRIBED[name] for name in named)
         why = f"The {what} {'were' if len(named) > 1 else 'was'} described, not read. "
-        return f"{why}Run the same without {' and '.join(named)} on that machine.", _undescribed(again)
+        return f"{why}Run the same without {' and '.join(named)} on that machine.", _same_check_here(again)
     if described:
         return "`gpudoctor check` tells what is really there, `gpudoctor smoke` whether it computes right.", _THERE
     computes = "GPUs compute, and compute" if len(gpus) > 1 else "GPU computes, and computes"
     return f"`gpudoctor smoke` proves that the {computes} right.", _same("smoke", again)
 
 
-def _undescribed(again: tuple[str, ...]) -> tuple[str, ...]:
+def _same_check_here(again: tuple[str, ...]) -> tuple[str, ...]:
     """The same check, of what is there in place of what was described."""
     pairs = (pair for pair in zip(again[::2], again[1::2], strict=False) if pair[0] in _CHOOSING)
     return (*_THERE, *(word for pair in pairs for word in pair))

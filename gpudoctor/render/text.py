@@ -48,7 +48,7 @@ def _lines(report: Report, look: ReportStyle) -> Iterator[Line]:
         yield []
     for note in notes:
         yield [("  · Note  ", "cyan"), (note.message, ""), (f" [{note.id}]", "dim")]
-    yield from _unanswered(report, look)
+    yield from _question_lines(report, look)
     yield from ignored_lines(report)
     if look.best:
         yield []
@@ -98,7 +98,7 @@ def _its_cause(finding: ReportedFinding, report: Report) -> ReportedFinding | No
     )
 
 
-def _unanswered(report: Report, look: ReportStyle) -> Iterator[Line]:
+def _question_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     questions = [question for question in report.not_judged if look.verbose or question.matters]
     told = any(finding.severity == "warning" for finding in report.findings)
     if report.verdict == "unknown" and not told and not look.verbose:

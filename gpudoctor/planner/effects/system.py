@@ -56,23 +56,23 @@ def machine_after(situation: Situation, remedy: AnyRemedy) -> Machine | None:
     if isinstance(remedy, InstallDriver):
         row = situation.matrix.nvidia.branch(remedy.branch)
         version = max(filter(None, (remedy.minimum, row.latest if row else None)), key=figures, default=remedy.branch)
-        return _driven(_unblocked(machine, "nvidia"), version, remedy.flavour, situation)
+        return _driven(_unblock(machine, "nvidia"), version, remedy.flavour, situation)
     if isinstance(remedy, InstallRocmDriver):
         return _amd_driven(machine)
     if isinstance(remedy, InstallKernel):
         return _with_kernel(machine, remedy.version)
     if isinstance(remedy, (RebuildModule, LoadModule, UnblockModule)):
-        return _loaded(_unblocked(machine, remedy.module), remedy.module, situation)
+        return _load(_unblock(machine, remedy.module), remedy.module, situation)
     if isinstance(remedy, Reboot):
-        return _rebooted(situation)
+        return _reboot(situation)
     if isinstance(remedy, StartService):
-        return _served(machine, remedy)
+        return _start_service(machine, remedy)
     if isinstance(remedy, InstallSystemPackage):
         return _with_package(machine, remedy)
     if isinstance(remedy, JoinGroup):
         return _in_group(machine, remedy.group)
     if isinstance(remedy, AddContainerFlags):
-        return _granted(machine, remedy)
+        return _give_gpus(machine, remedy)
     return None
 
 
@@ -81,7 +81,7 @@ def machine_after(situation: Situation, remedy: AnyRemedy) -> Machine | None:
 
 def _driven(machine: Machine, version: str, flavour: ModuleFlavour | None, situation: Situation) -> Machine:
     """The machine with that NVIDIA driver loaded. A module whose flavour is unknown is not taken for a wrong one."""
-    gpus = _bound(machine, "nvidia", "nvidia")
+    gpus = _bind(machine, "nvidia", "nvidia")
     machine = replace(machine, gpus=gpus, kernel_log=known(KernelLog(), SOURCE), load_path=LoadPath())
     stack = nvidia_stack(machine, version, flavour, situation.matrix, SOURCE)
     before = machine.nvidia
@@ -115,14 +115,14 @@ def _with_kernel(machine: Machine, version: str) -> Machine:
 
 
 def _amd_driven(machine: Machine, module: str = "installed") -> Machine:
-    gpus = _bound(machine, "amd", "amdgpu")
+    gpus = _bind(machine, "amd", "amdgpu")
     ours = tuple(gpu for gpu in gpus if gpu.vendor == "amd" and not gpu.reserved)
     before = machine.amd
     stack = replace(amd_stack(ours, module, SOURCE), rocm=before.rocm, firmware_package=before.firmware_package)
     return replace(machine, gpus=gpus, amd=stack, kernel_log=known(KernelLog(), SOURCE))
 
 
-def _bound(machine: Machine, vendor: Vendor, driver: str) -> tuple[Gpu, ...]:
+def _bind(machine: Machine, vendor: Vendor, driver: str) -> tuple[Gpu, ...]:
     """The GPUs, those of a vendor with its driver, and with nodes and a place where they had none."""
     count = 0
     gpus = []
@@ -138,7 +138,7 @@ def _bound(machine: Machine, vendor: Vendor, driver: str) -> tuple[Gpu, ...]:
     return tuple(gpus)
 
 
-def _unblocked(machine: Machine, module: str) -> Machine:
+def _unblock(machine: Machine, module: str) -> Machine:
     """The machine without the rules that keep a module from loading."""
 
     def left(stack: NvidiaStack | AmdStack) -> Fact[tuple[BlockedModule, ...]]:
@@ -149,7 +149,7 @@ def _unblocked(machine: Machine, module: str) -> Machine:
     return replace(machine, nvidia=nvidia, amd=replace(machine.amd, blocked=left(machine.amd)))
 
 
-def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | None:
+def _load(machine: Machine, module: str, situation: Situation) -> Machine | None:
     if module.startswith("amd"):
         return _amd_driven(machine)
     if module == "nvidia_peermem":
@@ -162,7 +162,7 @@ def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | No
     return _driven(machine, version or "", flavour, situation)
 
 
-def _rebooted(situation: Situation) -> Machine:
+def _reboot(situation: Situation) -> Machine:
     """The machine after a reboot: the installed module is loaded, the log is empty, nothing was asked yet."""
     machine = situation.machine
     if machine.amd.module.known or newer_kernel_with_amdgpu(situation):
@@ -192,7 +192,7 @@ def _rebooted(situation: Situation) -> Machine:
 # --- services, packages, rights ------------------------------------------------------------------------
 
 
-def _served(machine: Machine, remedy: StartService) -> Machine | None:
+def _start_service(machine: Machine, remedy: StartService) -> Machine | None:
     if "fabric" not in remedy.service:
         return None
     _, _, version = remedy.package.partition("=")
@@ -221,17 +221,17 @@ def _in_group(machine: Machine, group: str) -> Machine:
     gids = user.gids if number is None or number in user.gids else (*user.gids, number)
     user = replace(user, gids=gids, groups=tuple(dict.fromkeys((*user.groups, group))))
     machine = replace(machine, system=replace(machine.system, user=user))
-    return _opened(machine, lambda node: number is None or node.gid in (None, number))
+    return _open_nodes(machine, lambda node: number is None or node.gid in (None, number))
 
 
-def _granted(machine: Machine, remedy: AddContainerFlags) -> Machine | None:
+def _give_gpus(machine: Machine, remedy: AddContainerFlags) -> Machine | None:
     """The machine in a container that was started anew with its GPUs."""
     if remedy.wants == "shm":
         return replace(machine, system=replace(machine.system, shm=known(8 << 30, SOURCE)))
     return None
 
 
-def _opened(machine: Machine, opens: Callable[[DeviceNode], bool]) -> Machine:
+def _open_nodes(machine: Machine, opens: Callable[[DeviceNode], bool]) -> Machine:
     def opened(node: DeviceNode) -> DeviceNode:
         return replace(node, opened="ok") if node.opened in ("EACCES", "EPERM") and opens(node) else node
 

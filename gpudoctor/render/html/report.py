@@ -76,15 +76,15 @@ def _problem(number: int | None, finding: ReportedFinding, report: Report) -> Ma
         title,
         element("p", prose(finding.message), class_="message"),
         *(fix_element(fix, "Fix") for fix in first),
-        _folded("Alternatives", *(fix_element(fix, "Alternative") for fix in others)),
+        _folding_section("Alternatives", *(fix_element(fix, "Alternative") for fix in others)),
         _pairs(facts),
-        _folded("Evidence", _evidence(finding)),
+        _folding_section("Evidence", _evidence(finding)),
         class_=f"problem {finding.severity}",
         id=f"problem-{number}" if number else None,
     )
 
 
-def _folded(title: str, *children: Markup) -> Markup:
+def _folding_section(title: str, *children: Markup) -> Markup:
     content = fragment(children)
     return element("details", element("summary", title), content) if content else Markup()
 
