@@ -272,6 +272,11 @@ class Fix(Struct, frozen=True):
         return all(isinstance(remedy, Manual) for remedy in self.remedies)
 
 
+def together(fix: Fix, other: Fix) -> Fix:
+    """One fix of two, in this order."""
+    return Fix(f"{fix.title}, and {other.title[:1].lower()}{other.title[1:]}", (*fix.remedies, *other.remedies))
+
+
 def by_hand(title: str, text: str, risk: Risk = "safe", *, elsewhere: bool = False) -> Fix:
     """A fix that a person makes."""
     return Fix(title, (Manual(text, risk=risk, elsewhere=elsewhere),))

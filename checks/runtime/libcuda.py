@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Device, Evidence, Finding, Fix, NotJudged, by_hand, gpu_subject
+from gpudoctor.finding import Device, Evidence, Finding, Fix, NotJudged, by_hand, gpu_subject, together
 from gpudoctor.frameworks.torch.driver_or_builds import driver_or_builds, torch_builds
 from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder
 from gpudoctor.machine import Library, LibraryKind, NvidiaApi
@@ -93,10 +93,7 @@ def _without_compat(situation: Situation, library: Library) -> tuple[Fix, ...]:
     if cuda is None or driver_verdict(situation, cuda) != "too-old":
         return (removal,)
     others = driver_or_builds(situation, situation.matrix.nvidia.floor(cuda) or "", torch_builds(situation))
-    return tuple(
-        Fix(f"{removal.title}, and {fix.title[0].lower()}{fix.title[1:]}", (*removal.remedies, *fix.remedies))
-        for fix in others
-    ) or (removal,)
+    return tuple(together(removal, fix) for fix in others) or (removal,)
 
 
 @check("GPD303", "libcuda-stub", "runtime")

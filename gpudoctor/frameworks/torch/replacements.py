@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import Finding, Fix, ReplaceTorch, by_hand
+from gpudoctor.finding import Finding, Fix, ReplaceTorch, by_hand, together
 from gpudoctor.frameworks.torch.candidates import Choice, RejectedCandidate, candidates
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
@@ -51,7 +51,7 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     hide = _hiding_the_others(situation, gpus)
     if place in ("jetson", "conda"):
         best = nearest(situation, choices, keep)[:1]
-        native = tuple(_together(fix_by(situation, choice, keep), hide) for choice in best)
+        native = tuple(_with(hide, fix_by(situation, choice, keep)) for choice in best)
         if situation.on_jetson and native:
             return native  # an index has a wheel for this very board
         return special or native or (_nothing(situation.matrix, gpus),)
@@ -62,7 +62,7 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     if not special and not ours:
         ours += _after_another_change(situation, gpus, keep, rejected)
     ours += override_fixes(situation, gpus, keep)
-    fixes = [*special, *(_together(fix, None if fix.by_hand else hide) for fix in dict.fromkeys(ours))]
+    fixes = [*special, *(fix if fix.by_hand else _with(hide, fix) for fix in dict.fromkeys(ours))]
     works = any(item.via_override for item in found) and all(item.runs == "yes" for item in found)
     if works and not fixes:
         text = "Keep the override: no released build supports this GPU itself, and this torch works under it."
@@ -96,10 +96,8 @@ def _hiding_the_others(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | Non
     return show_only(situation, gpus, disturbing) if disturbing else None
 
 
-def _together(fix: Fix, other: Fix | None) -> Fix:
-    if other is None:
-        return fix
-    return Fix(f"{fix.title}, and {other.title[:1].lower()}{other.title[1:]}", (*fix.remedies, *other.remedies))
+def _with(other: Fix | None, fix: Fix) -> Fix:
+    return together(fix, other) if other else fix
 
 
 def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
@@ -216,7 +214,7 @@ def _the_program_after_the_driver(situation: Situation, gpus: tuple[Gpu, ...], k
     if driver is None:
         return []
     fixes = with_the_program(situation, gpus, keep, driver=driver.minimum)
-    return [_together(Fix(f"Driver {driver.branch}", (driver,)), fix) for fix in fixes]
+    return [together(Fix(f"Driver {driver.branch}", (driver,)), fix) for fix in fixes]
 
 
 def _with_driver(situation: Situation, install: Fix, choice: Choice) -> Fix:

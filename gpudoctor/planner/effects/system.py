@@ -47,6 +47,7 @@ from gpudoctor.situation.nvidia_driver import kernel_driver
 
 _ASKED_BEFORE = "asked before the fix"
 
+T = TypeVar("T")
 _OfAKernel = TypeVar("_OfAKernel", InstalledModule, DkmsModule)
 
 
@@ -72,7 +73,7 @@ def machine_after(situation: Situation, remedy: AnyRemedy) -> Machine | None:
     if isinstance(remedy, JoinGroup):
         return _in_group(machine, remedy.group)
     if isinstance(remedy, AddContainerFlags):
-        return _give_gpus(machine, remedy)
+        return _start_container(machine, remedy)
     return None
 
 
@@ -104,13 +105,14 @@ def _with_kernel(machine: Machine, version: str) -> Machine:
     def moved(one: _OfAKernel) -> _OfAKernel:
         return replace(one, kernel=kernel) if one.kernel == before else one
 
-    def each(fact: Fact[tuple[_OfAKernel, ...]]) -> Fact[tuple[_OfAKernel, ...]]:
-        return fact if fact.value is None else replace(fact, value=tuple(map(moved, fact.value)))
-
-    nvidia = machine.nvidia
-    nvidia = replace(nvidia, modules_installed=each(nvidia.modules_installed), dkms=each(nvidia.dkms))
-    system = replace(machine.system, kernel=known(kernel, SOURCE))
-    machine = replace(machine, system=system, nvidia=nvidia, amd=replace(machine.amd, dkms=each(machine.amd.dkms)))
+    nvidia, amd = machine.nvidia, machine.amd
+    installed, dkms = _with_each(nvidia.modules_installed, moved), _with_each(nvidia.dkms, moved)
+    machine = replace(
+        machine,
+        system=replace(machine.system, kernel=known(kernel, SOURCE)),
+        nvidia=replace(nvidia, modules_installed=installed, dkms=dkms),
+        amd=replace(amd, dkms=_with_each(amd.dkms, moved)),
+    )
     return _amd_driven(machine, machine.amd.module.value or "in-tree") if machine.of_vendor("amd") else machine
 
 
@@ -224,8 +226,8 @@ def _in_group(machine: Machine, group: str) -> Machine:
     return _open_nodes(machine, lambda node: number is None or node.gid in (None, number))
 
 
-def _give_gpus(machine: Machine, remedy: AddContainerFlags) -> Machine | None:
-    """The machine in a container that was started anew with its GPUs."""
+def _start_container(machine: Machine, remedy: AddContainerFlags) -> Machine | None:
+    """The machine in a container that was started anew, with enough shared memory."""
     if remedy.wants == "shm":
         return replace(machine, system=replace(machine.system, shm=known(8 << 30, SOURCE)))
     return None
@@ -235,12 +237,13 @@ def _open_nodes(machine: Machine, opens: Callable[[DeviceNode], bool]) -> Machin
     def opened(node: DeviceNode) -> DeviceNode:
         return replace(node, opened="ok") if node.opened in ("EACCES", "EPERM") and opens(node) else node
 
-    def each(nodes: Fact[tuple[DeviceNode, ...]]) -> Fact[tuple[DeviceNode, ...]]:
-        return nodes if nodes.value is None else replace(nodes, value=tuple(map(opened, nodes.value)))
-
-    amd = machine.amd
+    amd, asked = machine.amd, unknown(_ASKED_BEFORE)
     kfd = amd.kfd if amd.kfd.value is None else replace(amd.kfd, value=opened(amd.kfd.value))
-    amd = replace(amd, kfd=kfd, render_nodes=each(amd.render_nodes), hsa=unknown(_ASKED_BEFORE))
-    asked = unknown(_ASKED_BEFORE)
-    nvidia = replace(machine.nvidia, nodes=each(machine.nvidia.nodes), nvml=asked, cuda=asked)
+    amd = replace(amd, kfd=kfd, render_nodes=_with_each(amd.render_nodes, opened), hsa=asked)
+    nvidia = replace(machine.nvidia, nodes=_with_each(machine.nvidia.nodes, opened), nvml=asked, cuda=asked)
     return replace(machine, amd=amd, nvidia=nvidia)
+
+
+def _with_each(fact: Fact[tuple[T, ...]], change: Callable[[T], T]) -> Fact[tuple[T, ...]]:
+    """A listing with each of its things changed; one that nobody could read stays."""
+    return fact if fact.value is None else replace(fact, value=tuple(map(change, fact.value)))
