@@ -5,7 +5,7 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Evidence, Finding, NotJudged, gpu_subject
 from gpudoctor.frameworks.torch import NAME as TORCH
-from gpudoctor.frameworks.torch.driver_or_builds import driver_or_builds, torch_builds
+from gpudoctor.frameworks.torch.driver_or_builds import builds_for_this_driver, driver_or_builds
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
@@ -161,7 +161,7 @@ def _below_floor(situation: Situation, framework: InstalledFramework) -> Finding
     if has_own_numbers(situation.machine) and supported:
         needs = f"it supports CUDA up to {supported}, but {framework.title} was built with CUDA {cuda}"
     builds = (
-        torch_builds(situation)
+        builds_for_this_driver(situation)
         if framework.name == TORCH
         else installs(situation, framework, situation.usable_of("nvidia"))
     )

@@ -6,7 +6,7 @@ import re
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Evidence, Finding, Fix, NotJudged, by_hand, gpu_subject, together
-from gpudoctor.frameworks.torch.driver_or_builds import driver_or_builds, torch_builds
+from gpudoctor.frameworks.torch.driver_or_builds import builds_for_this_driver, driver_or_builds
 from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder
 from gpudoctor.machine import Library, LibraryKind, NvidiaApi
 from gpudoctor.situation import Situation
@@ -92,7 +92,7 @@ def _without_compat(situation: Situation, library: Library) -> tuple[Fix, ...]:
     cuda = situation.torch.cuda if situation.torch and situation.built_for == "nvidia" else None
     if cuda is None or driver_verdict(situation, cuda) != "too-old":
         return (removal,)
-    others = driver_or_builds(situation, situation.matrix.nvidia.floor(cuda) or "", torch_builds(situation))
+    others = driver_or_builds(situation, situation.matrix.nvidia.floor(cuda) or "", builds_for_this_driver(situation))
     return tuple(together(removal, fix) for fix in others) or (removal,)
 
 

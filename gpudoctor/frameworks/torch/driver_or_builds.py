@@ -9,7 +9,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.virtual_gpu import is_vgpu
 
 
-def torch_builds(situation: Situation) -> tuple[Fix, ...]:
+def builds_for_this_driver(situation: Situation) -> tuple[Fix, ...]:
     """Builds of torch that run on the present driver."""
     return tuple(
         fix for fix in better_torch(situation) if any(isinstance(remedy, ReplaceTorch) for remedy in fix.remedies[:1])
