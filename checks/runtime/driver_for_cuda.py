@@ -5,7 +5,6 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Evidence, Finding, NotJudged, gpu_subject
 from gpudoctor.frameworks.torch import NAME as TORCH
-from gpudoctor.frameworks.torch.driver_or_builds import builds_for_this_driver, driver_or_builds
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
@@ -152,6 +151,7 @@ def _first_for(situation: Situation, gpu: Gpu) -> str:
 
 def _below_floor(situation: Situation, framework: InstalledFramework) -> Finding:
     from gpudoctor.frameworks.gpu_builds import installs
+    from gpudoctor.frameworks.torch.driver_or_builds import builds_for_this_driver, driver_or_builds
 
     cuda = framework.cuda or ""
     # Before CUDA 11 there is no minor-version compatibility: the driver bundled with the toolkit is the minimum.
