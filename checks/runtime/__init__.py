@@ -7,7 +7,7 @@ NEEDS = {
     "cudnn": needs.torch_or_cudnn,
     "driver_for_cuda": needs.nvidia_gpus_or_wsl,
     "gpudirect": needs.rdma,
-    "libcuda": needs.other_libcuda,
+    "libcuda": needs.nvidia_gpus_or_wsl,
     "rocm_variables": needs.rocm_settings,
     "nccl_network": needs.network_settings,
     "rocm_runtime": needs.rocm,

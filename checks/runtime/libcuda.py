@@ -6,7 +6,6 @@ import re
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Evidence, Finding, Fix, NotJudged, by_hand, gpu_subject, together
-from gpudoctor.frameworks.torch.driver_or_builds import builds_for_this_driver, driver_or_builds
 from gpudoctor.frameworks.torch.shadowed_libraries import library_evidence, out_of_the_cache, without_folder
 from gpudoctor.machine import Library, LibraryKind, NvidiaApi
 from gpudoctor.situation import Situation
@@ -92,6 +91,8 @@ def _without_compat(situation: Situation, library: Library) -> tuple[Fix, ...]:
     cuda = situation.torch.cuda if situation.torch and situation.built_for == "nvidia" else None
     if cuda is None or driver_verdict(situation, cuda) != "too-old":
         return (removal,)
+    from gpudoctor.frameworks.torch.driver_or_builds import builds_for_this_driver, driver_or_builds
+
     others = driver_or_builds(situation, situation.matrix.nvidia.floor(cuda) or "", builds_for_this_driver(situation))
     return tuple(together(removal, fix) for fix in others) or (removal,)
 

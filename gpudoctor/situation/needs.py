@@ -58,13 +58,6 @@ def nvidia_gpus_or_wsl(situation: Situation) -> bool:
     return bool(situation.machine.of_vendor("nvidia")) or wsl(situation)
 
 
-def other_libcuda(situation: Situation) -> bool:
-    """The first libcuda is not the driver's own, or CUDA itself says so (34: a stub, 804: cuda-compat)."""
-    library, answer = situation.machine.load_path.first("libcuda.so.1"), situation.machine.nvidia.cuda.value
-    told = answer is not None and answer.status in (34, 804)
-    return told or (library is not None and library.kind in ("compat", "stub", "wsl"))
-
-
 def gpu_traces(situation: Situation) -> bool:
     """A GPU is known, or a trace of one: a node, a loaded module, a driver's answer, a line in the kernel log."""
     machine = situation.machine
