@@ -219,23 +219,27 @@ def newer_kernel(situation: Situation, first: str | None, why: str = "") -> tupl
     if enough:
         row = enough[0]
         title = f"Install Linux {row.kernel}{' or newer' if row.rolling else ''} ({kernel_package(row, running)})"
-        return (Fix(title, (InstallKernel(row.kernel, why), Reboot("starts the new kernel"))),)
+        return (Fix(title, (InstallKernel(row.kernel, why=why), Reboot(why="starts the new kernel"))),)
     shipped = situation.matrix.distributions.kernels(os)
     title = f"Boot Linux {first} or newer" if first else "Boot a newer kernel"
     if not shipped:
-        return (Fix(title, (Manual("Install a newer kernel of the distribution, and boot it.", why, "reboot"),)),)
+        return (
+            Fix(title, (Manual("Install a newer kernel of the distribution, and boot it.", why=why, risk="reboot"),)),
+        )
     newest = shipped[-1]
     if newest.backports:
         text = f"Install the newest {newest.package} of this release, and boot it: newer GPU drivers are added to it."
-        return (Fix("Boot the newest kernel of this release", (Manual(text, why, "reboot"),)),)
+        return (Fix("Boot the newest kernel of this release", (Manual(text, why=why, risk="reboot"),)),)
     text = f"This release of the distribution ships no kernel newer than Linux {newest.kernel} ({newest.package})"
     later = situation.matrix.distributions.later_release(os, first) if first else None
     if later is None:
-        return (Fix(title, (Manual(f"{text}: install one from another source, and boot it.", why, "reboot"),)),)
+        return (
+            Fix(title, (Manual(f"{text}: install one from another source, and boot it.", why=why, risk="reboot"),)),
+        )
     own = later.example.startswith(f"{os.id}-")
     target = later.example if own else f"a release based on {later.example}"
     text += f": upgrade to {target}, which has Linux {later.kernel} ({later.package})."
-    return (Fix(f"Upgrade to {target}", (Manual(text, why, "reboot"),)),)
+    return (Fix(f"Upgrade to {target}", (Manual(text, why=why, risk="reboot"),)),)
 
 
 def kernel_with_the_chip(situation: Situation, first: str | None) -> tuple[Fix, ...]:
