@@ -220,26 +220,28 @@ def newer_kernel(situation: Situation, first: str | None, why: str = "") -> tupl
         row = enough[0]
         title = f"Install Linux {row.kernel}{' or newer' if row.rolling else ''} ({kernel_package(row, running)})"
         return (Fix(title, (InstallKernel(row.kernel, why=why), Reboot(why="starts the new kernel"))),)
-    shipped = situation.matrix.distributions.kernels(os)
+    title, text = _newer_kernel_by_hand(situation, os, first)
+    return (Fix(title, (Manual(text, why=why, risk="reboot"),)),)
+
+
+def _newer_kernel_by_hand(situation: Situation, os: Os, first: str | None) -> tuple[str, str]:
+    """Title and text of what a person does where no command installs such a kernel."""
+    distributions = situation.matrix.distributions
+    shipped = distributions.kernels(os)
     title = f"Boot Linux {first} or newer" if first else "Boot a newer kernel"
     if not shipped:
-        return (
-            Fix(title, (Manual("Install a newer kernel of the distribution, and boot it.", why=why, risk="reboot"),)),
-        )
+        return title, "Install a newer kernel of the distribution, and boot it."
     newest = shipped[-1]
     if newest.backports:
         text = f"Install the newest {newest.package} of this release, and boot it: newer GPU drivers are added to it."
-        return (Fix("Boot the newest kernel of this release", (Manual(text, why=why, risk="reboot"),)),)
+        return "Boot the newest kernel of this release", text
     text = f"This release of the distribution ships no kernel newer than Linux {newest.kernel} ({newest.package})"
-    later = situation.matrix.distributions.later_release(os, first) if first else None
+    later = distributions.later_release(os, first) if first else None
     if later is None:
-        return (
-            Fix(title, (Manual(f"{text}: install one from another source, and boot it.", why=why, risk="reboot"),)),
-        )
+        return title, f"{text}: install one from another source, and boot it."
     own = later.example.startswith(f"{os.id}-")
     target = later.example if own else f"a release based on {later.example}"
-    text += f": upgrade to {target}, which has Linux {later.kernel} ({later.package})."
-    return (Fix(f"Upgrade to {target}", (Manual(text, why=why, risk="reboot"),)),)
+    return f"Upgrade to {target}", f"{text}: upgrade to {target}, which has Linux {later.kernel} ({later.package})."
 
 
 def kernel_with_the_chip(situation: Situation, first: str | None) -> tuple[Fix, ...]:
