@@ -76,7 +76,7 @@ def test_docker_desktop_in_wsl_takes_the_driver_of_windows(windows: str) -> None
     [
         ('could not select device driver "" with capabilities: [[gpu]].', "install nvidia-container-toolkit"),
         ("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all", "nvidia-ctk cdi generate"),
-        ("nvidia-smi: command not found", "Update the Windows driver"),
+        ("nvidia-smi: command not found", "In Windows install the newest NVIDIA driver"),
     ],
 )
 def test_what_is_installed_inside_wsl_is_no_matter_of_the_driver_of_windows(error: str, title: str) -> None:
