@@ -10,11 +10,10 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import ABSENCE, SEEN, Confidence, Device, Evidence, Finding, Layer, NotJudged
+from gpudoctor.finding import ABSENCE, SEEN, SEVERITIES, Confidence, Device, Evidence, Finding, Layer, NotJudged
 from gpudoctor.situation import Situation
 from gpudoctor.situation.pasted_text import as_the_text_allows
 
-_SEVERITIES = ("error", "warning", "note")
 _ALTERNATIVES = 2
 """Causes that are told beside the likeliest one."""
 _OWN: tuple[Layer, ...] = ("smoke", "gpudoctor")
@@ -76,12 +75,12 @@ def join_symptoms(findings: Iterable[Finding], situation: Situation) -> list[Fin
     causes = [finding for finding in found if not finding.possible_causes]
     # A symptom whose text names its cause stands for that cause where nothing else does, and explains the others.
     symptoms = (finding for finding in found if finding.possible_causes)
-    for symptom in sorted(symptoms, key=lambda each: (not _named(each), each.confidence == "possible")):
+    for symptom in sorted(symptoms, key=lambda each: (not _names_cause(each), each.confidence == "possible")):
         place = _cause_of(symptom, causes)
         if place is None:
             causes.append(symptom)
         else:
-            causes[place] = _joined(causes[place], symptom)
+            causes[place] = _with_symptom(causes[place], symptom)
     told = (_unless_refuted(finding, situation) for finding in (*causes, *_alternatives(causes)))
     return [as_the_text_allows(finding, situation) for finding in told]
 
@@ -140,20 +139,20 @@ def _weighs_as(cause: Finding, effect: Finding) -> bool:
     return cause.severity != "note" or effect.severity == "note"
 
 
-def _named(symptom: Finding) -> bool:
+def _names_cause(symptom: Finding) -> bool:
     return symptom.slug in symptom.possible_causes
 
 
-def _joined(cause: Finding, symptom: Finding) -> Finding:
+def _with_symptom(cause: Finding, symptom: Finding) -> Finding:
     """The cause with the symptom as its evidence: proved, if the symptom's text names it."""
-    proved = _named(symptom) and symptom.confidence == "certain"
+    proved = _names_cause(symptom) and symptom.confidence == "certain"
     seen = symptom.saw.removesuffix(".")
     known = symptom.saw in (cause.saw, cause.message) or seen in cause.message.partition(SEEN)[2]
     told = f"{cause.message.removesuffix('.')}; " if SEEN in cause.message else f"{cause.message} {SEEN} "
     confidence: Confidence = "certain" if proved else cause.confidence
     return replace(
         cause,
-        severity=min(cause.severity, symptom.severity, key=_SEVERITIES.index),
+        severity=min(cause.severity, symptom.severity, key=SEVERITIES.index),
         message=cause.message if known else f"{told}{seen}.",
         confidence=confidence,
         evidence=(*cause.evidence, *(item for item in symptom.evidence if item not in cause.evidence)),

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from gpudoctor.causes import drop_fallbacks, join_symptoms, name_absence_causes, name_causes, settle_questions
 from gpudoctor.check import Check, Need
-from gpudoctor.finding import Finding, NotJudged, Verdict, can_be_foreseen, verdict_of
+from gpudoctor.finding import SEVERITIES, Finding, NotJudged, Verdict, can_be_foreseen, verdict_of
 from gpudoctor.host import InputError
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from gpudoctor.requirement import Requirement
 
 J = TypeVar("J")
-
-_SEVERITIES = ("error", "warning", "note")
 
 _REQUIREMENT = "requirement-not-met"
 
@@ -150,7 +148,7 @@ def judge(
 
     def judged(machine: Machine) -> Judgement:
         asked = (select, ignore or {}, project_ignore or {}, open_questions, required)
-        return _judged(Situation(machine, matrix, required, peer_torch), suite, *asked)
+        return _judge(Situation(machine, matrix, required, peer_torch), suite, *asked)
 
     judgement = judged(machine)
     if foresee and can_be_foreseen(judgement.findings):
@@ -165,7 +163,7 @@ def judge(
     return replace(judgement, ignored=(*judgement.ignored, rest))
 
 
-def _judged(
+def _judge(
     situation: Situation,
     suite: Suite[Situation],
     select: tuple[str, ...],
@@ -218,7 +216,7 @@ def judge_recipe(
 def readable(findings: Iterable[Finding]) -> list[Finding]:
     """At most as many problems of one kind as a person reads, the worst first; one more finding counts the rest."""
     kinds: dict[str, list[Finding]] = {}
-    for finding in sorted(findings, key=lambda finding: _SEVERITIES.index(finding.severity)):
+    for finding in sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)):
         kinds.setdefault(finding.id, []).append(_cut(finding))
     return [finding for found in kinds.values() for finding in (*found[:_MOST_OF_A_KIND], *_rest(found))]
 
@@ -289,17 +287,17 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """By severity; within it a cause before what it explains, then from the metal up (by id)."""
     findings = tuple(findings)
     ordered: list[Finding] = []
-    for severity in _SEVERITIES:
+    for severity in SEVERITIES:
         waiting = sorted((f for f in findings if f.severity == severity), key=_place)
-        blocked = Counter(slug for finding in waiting for slug in _superseded(finding))
+        blocked = Counter(slug for finding in waiting for slug in _effects(finding))
         while waiting:
             first = next((number for number, f in enumerate(waiting) if not blocked[f.slug]), 0)
             ordered.append(waiting.pop(first))
-            blocked.subtract(_superseded(ordered[-1]))
+            blocked.subtract(_effects(ordered[-1]))
     return tuple(ordered)
 
 
-def _superseded(finding: Finding) -> tuple[str, ...]:
+def _effects(finding: Finding) -> tuple[str, ...]:
     return tuple(slug for slug in finding.supersedes if slug != finding.slug)
 
 

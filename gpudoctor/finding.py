@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from msgspec import Struct
 
 from gpudoctor.machine import Distribution, Fact, Gpu, Torch, TorchCopy, Vendor
 
 Severity = Literal["error", "warning", "note"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+"""The worst first."""
 Verdict = Literal["ok", "warning", "error", "unknown"]
 Confidence = Literal["certain", "likely", "possible"]
 Risk = Literal["safe", "replaces", "root", "reboot"]
@@ -57,13 +59,19 @@ class Evidence(Struct, frozen=True):
     def of_package(cls, package: Distribution) -> Evidence:
         return cls(fact=package.name, value=package.version, source=package.path)
 
+    @classmethod
+    def of_version(cls, package: Distribution) -> Evidence:
+        return cls(fact=f"{package.name}.version", value=package.version, source=package.path)
+
 
 # --- remedies --------------------------------------------------------------------------------------
 # `fix.plan` turns each into steps for the place at hand (pip, uv, conda; apt, dnf, zypper, pacman).
 
 
-class Remedy(Struct, frozen=True, tag=True, tag_field="kind"):
+class Remedy(Struct, frozen=True, tag=True, tag_field="kind", kw_only=True):
     """One part of a fix, in the terms of the field."""
+
+    why: str = ""
 
 
 class ReplaceTorch(Remedy, frozen=True):
@@ -91,7 +99,6 @@ class ReplacePackage(Remedy, frozen=True):
     specifier: str
     index_url: str = ""
     local: str = ""
-    why: str = ""
     indirect: bool = False
     """Only another package requires it: a project does not name it itself."""
     extra: str = ""
@@ -104,12 +111,10 @@ class ReinstallPackage(Remedy, frozen=True):
     name: str
     version: str
     index_url: str = ""
-    why: str = ""
 
 
 class RemovePackage(Remedy, frozen=True):
     name: str
-    why: str = ""
     indirect: bool = False
     """What brought it is replaced by the same fix: a project that does not name it lets it go."""
 
@@ -118,7 +123,6 @@ class AllowExecution(Remedy, frozen=True):
     """Give programs of installed packages the right to be executed."""
 
     paths: tuple[str, ...]
-    why: str = ""
 
 
 class SetVariable(Remedy, frozen=True):
@@ -126,12 +130,10 @@ class SetVariable(Remedy, frozen=True):
 
     name: str
     value: str
-    why: str = ""
 
 
 class UnsetVariable(Remedy, frozen=True):
     name: str
-    why: str = ""
 
 
 class InstallDriver(Remedy, frozen=True):
@@ -140,7 +142,6 @@ class InstallDriver(Remedy, frozen=True):
     branch: str
     minimum: str = ""
     flavour: ModuleFlavour = "open"
-    why: str = ""
 
 
 class InstallRocmDriver(Remedy, frozen=True):
@@ -149,14 +150,12 @@ class InstallRocmDriver(Remedy, frozen=True):
     inbox: bool = False
     kernel: str = ""
     """The kernel that is installed for it; "" for the running one."""
-    why: str = ""
 
 
 class InstallKernel(Remedy, frozen=True):
     """Install the kernel of this version that the distribution ships, and its headers; it runs after a reboot."""
 
     version: str
-    why: str = ""
 
 
 class RebuildModule(Remedy, frozen=True):
@@ -165,7 +164,6 @@ class RebuildModule(Remedy, frozen=True):
 
     module: str
     version: str = ""
-    why: str = ""
     tree: str = ""
 
 
@@ -175,7 +173,6 @@ class LoadModule(Remedy, frozen=True):
     module: str
     reload: bool = False
     options: tuple[str, ...] = ()
-    why: str = ""
 
 
 class UnblockModule(Remedy, frozen=True):
@@ -183,21 +180,18 @@ class UnblockModule(Remedy, frozen=True):
 
     module: str
     source: str
-    why: str = ""
 
 
 class BlockModule(Remedy, frozen=True):
     """Keep `module` (nouveau, nova_core) from taking the GPU."""
 
     module: str
-    why: str = ""
 
 
 class StartService(Remedy, frozen=True):
     service: str
     package: str = ""
     """To install first; with its exact version, where that matters."""
-    why: str = ""
 
 
 class InstallSystemPackage(Remedy, frozen=True):
@@ -205,12 +199,10 @@ class InstallSystemPackage(Remedy, frozen=True):
 
     purpose: str
     version: str = ""
-    why: str = ""
 
 
 class JoinGroup(Remedy, frozen=True):
     group: str
-    why: str = ""
 
 
 class AddContainerFlags(Remedy, frozen=True):
@@ -219,18 +211,16 @@ class AddContainerFlags(Remedy, frozen=True):
     wants: Literal["nvidia", "amd", "shm", "utility", "recreate"]
     group_id: int | None = None
     """Group of /dev/kfd on the host, where it is known."""
-    why: str = ""
 
 
 class Reboot(Remedy, frozen=True):
-    why: str = ""
+    """Start the machine again."""
 
 
 class Manual(Remedy, frozen=True):
     """Something a person must do (firmware setup, hardware, another image)."""
 
     text: str
-    why: str = ""
     risk: Risk = "safe"
     elsewhere: bool = False
     """It leads to another system: what else could be changed here would not help."""
@@ -264,6 +254,11 @@ class Fix(Struct, frozen=True):
     def by_hand(self) -> bool:
         """Whether a person does all of it: what comes of it cannot be foreseen."""
         return all(isinstance(remedy, Manual) for remedy in self.remedies)
+
+
+def together(fix: Fix, other: Fix) -> Fix:
+    """One fix of two, in this order."""
+    return Fix(f"{fix.title}, and {other.title[:1].lower()}{other.title[1:]}", (*fix.remedies, *other.remedies))
 
 
 def by_hand(title: str, text: str, risk: Risk = "safe", *, elsewhere: bool = False) -> Fix:

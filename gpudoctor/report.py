@@ -30,6 +30,11 @@ class Subject(Struct, frozen=True):
     kind: SubjectKind
     label: str
 
+    @property
+    def name(self) -> str:
+        """How a sentence names it."""
+        return self.label if self.kind != "machine" else "this machine"
+
 
 class ReportedFinding(Struct, frozen=True):
     """A finding with the steps of its fixes, best first."""
@@ -104,6 +109,11 @@ class Report(Struct, frozen=True, kw_only=True):
         """Whether GPU work can start here: the verdict is "ok" or "warning"."""
         return self.verdict in ("ok", "warning")
 
+    @property
+    def open_questions(self) -> tuple[ReportedQuestion, ...]:
+        """What could not be judged and decides about a usable GPU."""
+        return tuple(question for question in self.not_judged if question.matters)
+
 
 def make_report(
     machine: Machine,
@@ -122,7 +132,7 @@ def make_report(
         verdict=judgement.verdict,
         exit_code=exit_code(judgement.verdict, fail_on),
         machine=machine,
-        findings=tuple(_reported(finding, situation) for finding in judgement.findings),
+        findings=tuple(_report_finding(finding, situation) for finding in judgement.findings),
         ignored=judgement.ignored,
         not_judged=tuple(ReportedQuestion(one.id, one.why, one.matters) for one in judgement.not_judged),
         smoke=_smoke(machine.smoke) if machine.smoke else None,
@@ -130,7 +140,7 @@ def make_report(
     )
 
 
-def _reported(finding: Finding, situation: Situation) -> ReportedFinding:
+def _report_finding(finding: Finding, situation: Situation) -> ReportedFinding:
     fixes: tuple[PlannedFix, ...] = ()
     if finding.fixes:
         from gpudoctor.planner.plan import fixes_for  # a healthy machine needs no plan

@@ -71,6 +71,19 @@ def test_docker_desktop_in_wsl_takes_the_driver_of_windows(windows: str) -> None
     assert machine(text).system.wsl.known
 
 
+@pytest.mark.parametrize(
+    ("error", "title"),
+    [
+        ('could not select device driver "" with capabilities: [[gpu]].', "install nvidia-container-toolkit"),
+        ("Error: setting up CDI devices: unresolvable CDI devices nvidia.com/gpu=all", "nvidia-ctk cdi generate"),
+        ("nvidia-smi: command not found", "In Windows install the newest NVIDIA driver"),
+    ],
+)
+def test_what_is_installed_inside_wsl_is_no_matter_of_the_driver_of_windows(error: str, title: str) -> None:
+    wsl = "Ubuntu 22.04 in WSL2 (5.15.167.4-microsoft-standard-WSL2), docker-ce inside WSL, RTX 3070."
+    assert title in first(f"{wsl}\n\n{error}\n").fixes[0].title
+
+
 PLUGIN = (
     "E0121 12:04:24.666432       1 factory.go:113] If this is a GPU node, did you configure the NVIDIA Container "
     "Toolkit?\nI0121 12:04:24.666452       1 main.go:287] No devices found. Waiting indefinitely.\n"

@@ -5,8 +5,8 @@ from gpudoctor.situation import Situation, needs
 
 NEEDS: dict[str, Need[Situation]] = {
     "batch_job": lambda situation: situation.machine.system.job.value is not None,
-    "container": lambda situation: not situation.machine.system.container.absent,
-    "container_cgroup": lambda situation: not situation.machine.system.container.absent,
+    "container": needs.container,
+    "container_cgroup": needs.container,
     "container_host": lambda situation: bool(situation.machine.nvidia.cdi.value),
     "device_nodes": needs.gpu_traces,
     "rdma_limits": needs.rdma,

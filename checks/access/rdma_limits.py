@@ -6,7 +6,14 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Severity, by_hand
 from gpudoctor.plain_text import enumeration, size
 from gpudoctor.situation import Situation
-from gpudoctor.situation.network import SelectedPort, active_ports, all_ports, setting, uses_own_transport
+from gpudoctor.situation.network import (
+    SelectedPort,
+    active_ports,
+    all_ports,
+    port_evidence,
+    setting,
+    uses_own_transport,
+)
 
 _LARGEST_DEFAULT = 64 << 20
 """The kernel's default is 64 KiB or 8 MiB; systemd gives 64 MiB to what it starts. Larger ones were chosen."""
@@ -52,8 +59,7 @@ def rdma_memlock_small(situation: Situation) -> Verdicts:
         confidence="likely",
         evidence=(
             Evidence("system.limits.locked_memory", locked, limits.source),
-            Evidence("RDMA port", f"{ports[0].name} {ports[0].port.state}", situation.machine.network.rdma.source),
-            *((Evidence(asked.name, asked.value, asked.source),) if asked else ()),
+            *port_evidence(situation, ports[0], asked),
         ),
         fixes=(_without_limit(situation),),
         refs=("NVIDIA NCCL user guide, troubleshooting of InfiniBand", "NVIDIA/nccl-tests#206"),

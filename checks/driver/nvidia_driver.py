@@ -1,6 +1,6 @@
 """Whether the NVIDIA driver matches its own libraries and supports the GPU (GPD122 to GPD126).
 
-Whether it is new enough for the CUDA of torch: `checks/runtime/driver_and_libcuda.py`.
+Whether it is new enough for the CUDA of torch: `checks/runtime/driver_for_cuda.py`.
 """
 
 from __future__ import annotations

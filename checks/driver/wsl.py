@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, NotJudged, Severity, by_hand
-from gpudoctor.machine import Torch
+from gpudoctor.machine import HsaApi, Torch
 from gpudoctor.situation import Situation
 from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers, nvml_status
 from gpudoctor.situation.wsl import (
@@ -143,14 +144,10 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     if (trial and trial.device_count) or dxg_opens(situation) is False or of_another_vendor(situation):
         return
     gpus = machine.of_vendor("amd")
-    never = tuple(gpu for gpu in gpus if never_in_wsl(situation, gpu))
-    if gpus and never == gpus:
-        for gpu in {gpu.name: gpu for gpu in gpus}.values():
-            message = (
-                f"No release of ROCm supports {gpu.name} ({gpu.arch.value}) inside WSL, and an override does not "
-                "change that."
-            )
-            yield _not_on_wsl(situation, gpu.name, message, NEVER_IN_WSL)
+    if gpus and all(never_in_wsl(situation, gpu) for gpu in gpus):
+        for name, arch in {gpu.name: gpu.arch.value for gpu in gpus}.items():
+            message = f"No release of ROCm supports {name} ({arch}) inside WSL, and an override does not change that."
+            yield _not_on_wsl(situation, name, message, NEVER_IN_WSL)
         return
     runtime = situation.matrix.amd.wsl_runtime(torch.rocm)
     if runtime != "wheel" and torch.own_hsa_runtime and not _runtime_replaced(torch):
@@ -162,20 +159,36 @@ def rocm_wsl_unsupported(situation: Situation) -> Verdicts:
     if hsa is None and not machine.gpus:
         why = "no file of WSL names the GPU behind /dev/dxg: its ROCm runtime does, at level driver"
         yield NotJudged(why=why, matters=True)
-    system = machine.system.os.value
     refused = [gpu for gpu in gpus if refused_in_wsl(situation, torch.rocm or "", gpu)]
     severity: Severity = "error" if len(refused) == len(gpus) else "note"
     for gpu in refused:
-        message = f"ROCm {torch.rocm} inside WSL does not support {gpu.name} ({gpu.arch.value})."
-        yield _not_on_wsl(situation, gpu.name, message, (row.source,) if row else NEVER_IN_WSL, severity)
-    if hsa and hsa.status and system is not None and system.id != "ubuntu":
-        what = system.name or system.id
-        yield _not_on_wsl(situation, what, f"ROCm {torch.rocm} inside WSL does not support {what}.", ())
-    elif hsa and row and looks_behind_dxg(situation) and _bridge_is_missing(situation, row):
+        refs = (row.source,) if row else NEVER_IN_WSL
+        yield _unsupported(situation, torch, f"{gpu.name} ({gpu.arch.value})", gpu.name, refs, severity)
+    if hsa is not None:
+        yield from _without_any_gpu(situation, torch, hsa, row)
+
+
+def _without_any_gpu(situation: Situation, torch: Torch, hsa: HsaApi, row: WslSupport | None) -> Iterator[Finding]:
+    """Why the runtime lists no GPU: the first of the causes that files show, else the GPU or its driver."""
+    system = situation.machine.system.os.value
+    if hsa.status and system is not None and system.id != "ubuntu":
+        yield _unsupported(situation, torch, system.name or system.id)
+    elif row and looks_behind_dxg(situation) and _bridge_is_missing(situation, row):
         yield _without_bridge(situation, torch)
-    elif hsa and hsa.status and not machine.of_vendor("amd") and looks_behind_dxg(situation) is not False:
-        what = "this GPU, or this Windows driver"
-        yield _not_on_wsl(situation, what, f"ROCm {torch.rocm} inside WSL does not support {what}.", ())
+    elif hsa.status and not situation.machine.of_vendor("amd") and looks_behind_dxg(situation) is not False:
+        yield _unsupported(situation, torch, "this GPU, or this Windows driver")
+
+
+def _unsupported(
+    situation: Situation,
+    torch: Torch,
+    what: str,
+    subject: str = "",
+    refs: tuple[str, ...] = (),
+    severity: Severity = "error",
+) -> Finding:
+    message = f"ROCm {torch.rocm} inside WSL does not support {what}."
+    return _not_on_wsl(situation, subject or what, message, refs, severity)
 
 
 def _bridge_is_missing(situation: Situation, row: WslSupport) -> bool:

@@ -8,7 +8,7 @@ import shlex
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Severity, by_hand, unset
 from gpudoctor.frameworks.torch import check
-from gpudoctor.machine import PythonEnvironment, StartFault
+from gpudoctor.machine import PythonEnvironment, StartFault, StartFaultKind
 from gpudoctor.situation import Situation
 
 _EFFECTS = (
@@ -85,30 +85,21 @@ def _finding(fault: StartFault, prefix: str, severity: Severity) -> Finding:
 
 
 def _message(fault: StartFault) -> str:
-    if fault.kind == "interpreter-gone" and fault.detail == fault.path:
-        return f"{fault.path} does not exist: this environment has no Python."
-    if fault.kind == "interpreter-gone":
-        return f"{fault.path} leads to {fault.detail}, which does not exist: this environment has no Python."
-    if fault.kind == "interpreter-other":
-        return (
-            f"{fault.path} is {fault.detail}, and the packages of this environment are for Python {fault.python}: it "
-            "sees none of them."
-        )
-    if fault.kind == "interpreter-foreign":
-        return f"{fault.path} is a program for {fault.detail}: this machine cannot start it."
-    if fault.kind == "of-windows":
-        return (
-            f"{fault.prefix} is an environment of Windows (its Python is in {fault.detail}): nothing in it works "
-            "here, in WSL neither."
-        )
-    if fault.kind == "no-pyvenv-cfg":
-        return f"{fault.path} is gone: its Python looks for packages in {fault.detail or 'its own folder'}, not here."
-    if fault.kind == "no-library":
-        return (
-            f"PYTHONHOME makes Python {fault.python} look for its standard library in {fault.path}, where none of "
-            "this version is: it does not start."
-        )
-    return f"{fault.path} is not UTF-8: Python ends with an error when it starts."
+    path, found, python = fault.path, fault.detail, fault.python
+    leads = "does not exist" if found == path else f"leads to {found}, which does not exist"
+    messages: dict[StartFaultKind, str] = {
+        "interpreter-gone": f"{path} {leads}: this environment has no Python.",
+        "interpreter-other": f"{path} is {found}, and the packages of this environment are for Python {python}: it "
+        "sees none of them.",
+        "interpreter-foreign": f"{path} is a program for {found}: this machine cannot start it.",
+        "of-windows": f"{fault.prefix} is an environment of Windows (its Python is in {found}): nothing in it works "
+        "here, in WSL neither.",
+        "no-pyvenv-cfg": f"{path} is gone: its Python looks for packages in {found or 'its own folder'}, not here.",
+        "no-library": f"PYTHONHOME makes Python {python} look for its standard library in {path}, where none of "
+        "this version is: it does not start.",
+        "pth-undecodable": f"{path} is not UTF-8: Python ends with an error when it starts.",
+    }
+    return messages[fault.kind]
 
 
 def _fix(fault: StartFault, prefix: str) -> Fix:

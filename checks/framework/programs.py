@@ -200,7 +200,7 @@ def _fixes(
 def _override(situation: Situation, program: Program, reason: _Reason, gpu: Gpu) -> tuple[Fix, ...]:
     """The value that makes the GPU run as one of its generation that the library has code for."""
     policy = situation.matrix.amd.override(gpu.arch.value) if gpu.vendor == "amd" else None
-    value = policy.value if policy and policy.safety in ("safe-class", "risky") else None
+    value = policy.proposed if policy else None
     named = situation.matrix.amd.gfx_of_override(value)
     backend = reason.backend
     if not named or backend is None or situation.matrix.gpus.gfx_answer(named, backend.gfx).runs != "yes":

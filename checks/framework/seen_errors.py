@@ -36,15 +36,11 @@ from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU
 from gpudoctor.situation.no_kernel_driver import without_any_build
 from gpudoctor.situation.nvidia_driver import cuda_driver, cudas_too_new
-from gpudoctor.situation.seen_errors import seen_errors, vendor_of_messages
+from gpudoctor.situation.seen_errors import seen_errors, telling_line, vendor_of_messages
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ErrorPattern, GfxTarget, ToldCircumstance
 
-_SHOWN, _AROUND = 200, 60
-_QUOTES = " `\"'\u2018\u2019\u201c\u201d"
-_ENDS = ".:,;?! "
-"""What ends a line; a sentence goes on behind it."""
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
 _EXTENSION, _NO_DRIVER, _NO_KFD = "ext-built-without-gpu-arch", "no-driver", "amd-kfd-missing"
@@ -100,13 +96,15 @@ def error_seen(situation: Situation) -> Verdicts:
         if row is not None and (row.id in explained or (row.follows and program_failed)):
             continue
         if row is None:
-            yield NotJudged(why=f"could not judge this error, whose cause is not known: {_line(text)}", matters=True)
+            yield NotJudged(
+                why=f"could not judge this error, whose cause is not known: {telling_line(text)}", matters=True
+            )
         elif row.slug == BUSY:
             yield NotJudged(why=row.meaning, matters=True)
         elif row.of_program and not (row.slug == _CPU_BUILD and _has_an_idle_gpu(situation)):
             yield _about_the_program(situation, row, text)
         elif _lacks_no_code(situation, row):
-            why = f"{_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
+            why = f"{telling_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
             yield NotJudged(why=f"{why}. {TO_BE_SURE} {with_code(row.ask)}", matters=True)
         else:
             found = _explained(situation, row, text)
@@ -140,7 +138,7 @@ def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
 
 
 def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
-    gpus, line = _gpus(situation, row), _line(text, situation, row)
+    gpus, line = _gpus(situation, row), telling_line(text, situation, row)
     vendor = vendor_of_messages(situation) or vendor_named(text)
     elsewhere = row.slug in NO_CODE and _has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
@@ -205,9 +203,9 @@ def _fixes(
 
     told = {row.slug, *(one.slug for one in circumstances)}
     pasted = situation.machine.pasted
-    started_with = pasted.started_with if pasted else ""
+    container_command = pasted.container_command if pasted else ""
     given = tuple(
-        fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor, started_with))
+        fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor, container_command))
     )
     better: dict[str, ToldCircumstance] = {}
     for one in beyond(row, circumstances):
@@ -366,11 +364,11 @@ def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Fi
     fix = by_hand("Give the GPU more memory", row.apu) if of_apu else by_hand("Change the program", row.workaround)
     return Finding(
         severity="note",
-        message=f"{capital(row.meaning)}. {more} {SEEN} {sentence(_line(text))}",
-        saw=_line(text),
+        message=f"{capital(row.meaning)}. {more} {SEEN} {sentence(telling_line(text))}",
+        saw=telling_line(text),
         subject="an error message",
         confidence="likely",
-        evidence=(Evidence("error", _line(text), situation.machine.source_of_error(text)),),
+        evidence=(Evidence("error", telling_line(text), situation.machine.source_of_error(text)),),
         fixes=(fix,),
         refs=row.refs,
     )
@@ -385,21 +383,3 @@ def _has_code(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
 def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
     vendor = vendor_of_messages(situation)
     return situation.usable_of(vendor) if vendor and row.about == "gpu" else ()
-
-
-def _line(text: str, situation: Situation | None = None, row: ErrorPattern | None = None) -> str:
-    """The line of a text that its row matches, else its last line; of a long line the part around the match."""
-    lines = [line.strip(_QUOTES) for line in text.splitlines() if line.strip(_QUOTES)] or [text.strip(_QUOTES)]
-    if situation and row:
-        vendor = vendor_of_messages(situation)
-        lines = [line for line in lines if situation.matrix.errors.cause_seen(line, vendor) == row] or lines
-    line, found = lines[-1], re.search(row.pattern, lines[-1]) if row else None
-    start = 0
-    if found is not None and found.end() + _AROUND >= _SHOWN:
-        start = max(0, min(found.start() - _AROUND, len(line) - _SHOWN))
-        start = line.find(" ", start, found.start()) + 1 or start
-    shown = line[start : start + _SHOWN]
-    if start + _SHOWN < len(line):
-        shown = f"{shown.rpartition(' ')[0] or shown} ..."
-        return f"{'... ' if start else ''}{shown}"
-    return f"{'... ' if start else ''}{shown.rstrip(_ENDS)}"

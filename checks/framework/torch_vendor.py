@@ -9,7 +9,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Device, Evidence, Finding, Severity, by_hand
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
-from gpudoctor.machine import Gpu, Library, Torch, Vendor
+from gpudoctor.machine import PLATFORMS, Gpu, Library, Torch, Vendor
 from gpudoctor.plain_text import number_of
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import gpu_names
@@ -169,7 +169,7 @@ def _beside(situation: Situation, own: Vendor, other: Vendor) -> Iterator[Findin
     left = tuple(gpu for gpu in others if _could_be_served(situation, gpu)) if mine else ()
     if torch is None or situation.built_for != own or not left:
         return
-    build = "ROCm" if other == "amd" else "CUDA"
+    build = PLATFORMS[other]
     yield Finding(
         severity="note",
         message=f"{build_name(torch)} uses {gpu_names(mine)}, and not {gpu_names(left)}: that needs a "

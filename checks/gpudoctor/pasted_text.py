@@ -47,7 +47,7 @@ def text_incomplete(situation: Situation) -> Verdicts:
         why = f"{text.off_topic} in this text is about a GPU. If there is a GPU problem, add its message and {sent}"
         yield NotJudged(why, matters=seen)
         return
-    if text.started and telling == ["torch"] and not text.told and not _faults(situation):
+    if text.started and telling == ["torch"] and not text.told and not situation.machine.log_faults:
         why = f"the text shows that the driver started the GPU, and tells of no fault. If torch fails, send {sent}"
         yield NotJudged(why, matters=seen)
         return
@@ -125,8 +125,3 @@ def text_from_another_system(situation: Situation) -> Verdicts:
 
 def _text(situation: Situation) -> PastedText:
     return situation.machine.pasted or PastedText()
-
-
-def _faults(situation: Situation) -> bool:
-    log = situation.machine.kernel_log.value
-    return log is not None and bool(log.faults)

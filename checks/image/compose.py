@@ -10,7 +10,7 @@ from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.recipe import Recipe, RecipeService, about_service, change
 from gpudoctor.dockerfile.variables import VISIBLE
 from gpudoctor.finding import Finding, NotJudged
-from gpudoctor.machine import Vendor
+from gpudoctor.machine import PLATFORMS, Vendor
 
 _NODES = ("/dev/kfd", "/dev/dri")
 _NUMBER = re.compile(
@@ -79,7 +79,7 @@ def no_device(recipe: Recipe) -> Verdicts:
         if service.cluster and service.devices:
             yield _without_permission(service, vendor)
             continue
-        what = "CUDA" if vendor == "nvidia" else "ROCm"
+        what = PLATFORMS[vendor]
         missing = "/dev/kfd" if vendor == "amd" and service.render else "/dev/dri" if service.kfd else "a GPU"
         if missing == "/dev/dri" and any(node.startswith(missing) for node in service.devices):
             missing = "a render node, such as /dev/dri/renderD128"

@@ -19,13 +19,11 @@ from gpudoctor.dockerfile.unreadable_commands import copies_environment, install
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.frameworks.torch.coverage import toolkit_knows
 from gpudoctor.isa import Answer, cuda_runs
-from gpudoctor.machine import OVERRIDE, Gpu, Torch
+from gpudoctor.machine import OVERRIDE, PLATFORMS, Gpu, Torch
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.nvidia import DriverVerdict
     from gpudoctor.matrix.rows import BaseImage
-
-_KIND = {"nvidia": "CUDA", "amd": "ROCm"}
 
 
 @check("GPD611", "image-too-new-for-driver", "image")
@@ -122,8 +120,8 @@ def _by_its_base(recipe: Recipe, image: Image) -> Iterator[Finding | NotJudged]:
     if vendor is not None and len(unsupported) == len(recipe.gpus):
         held = recipe.torch(image)
         product = f"The torch of line {held.line}" if held and held.asked else f"{image.base}"
-        text = f"{product} is made for {_KIND[vendor]}: it cannot use {unsupported[0].name}."
-        yield _not_for(image, unsupported[0], text, _KIND[vendor], _KIND[unsupported[0].vendor])
+        text = f"{product} is made for {PLATFORMS[vendor]}: it cannot use {unsupported[0].name}."
+        yield _not_for(image, unsupported[0], text, PLATFORMS[vendor], PLATFORMS[unsupported[0].vendor])
         return
     if facts is not None and facts.origin == "ngc" and facts.release and _keeps_its_torch(recipe, image):
         yield from _by_its_release(recipe, image, facts.release)

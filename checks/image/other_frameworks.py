@@ -23,13 +23,13 @@ from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
+from gpudoctor.machine import PLATFORMS
 from gpudoctor.matrix.questions import group_of
 from gpudoctor.matrix.versions import package_matches
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import FrameworkBuild
 
-_MAKER = {"nvidia": "CUDA", "amd": "ROCm"}
 _CUDA = re.compile(r"cuda|cudnn|cublas|nvidia|tensorrt|conda|mamba|spack", re.IGNORECASE)
 _NO_LIBRARIES = re.compile(r"(^|/)(s?bin(/[\w.-]+)?|uvx?|dist|static|assets|public|html|www|ui|web|frontend)/?$")
 _LIBRARY_PATH = re.compile(r"nvidia|site-packages|dist-packages|conda|cudnn")
@@ -179,7 +179,7 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
                 or one.build.default
             ):
                 continue
-            own, needed = _MAKER[one.build.vendor], _MAKER[image.facts.vendor]
+            own, needed = PLATFORMS[one.build.vendor], PLATFORMS[image.facts.vendor]
             yield _about(
                 image,
                 one,
@@ -349,7 +349,7 @@ def framework_cpu_only(recipe: Recipe) -> Verdicts:
         if copies_environment(image) is not None or any(installs_unread(image, step) for step in image.steps):
             continue
         found = recipe.frameworks(image)
-        kind = _MAKER[facts.vendor]
+        kind = PLATFORMS[facts.vendor]
         for one in found:
             if (
                 (recipe.gpus and distributions(one))

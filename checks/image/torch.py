@@ -16,6 +16,7 @@ from gpudoctor.dockerfile.torch_requests import TorchRequest
 from gpudoctor.dockerfile.torch_wheels import ImageTorch, cuda_of, outrun, wheels_for
 from gpudoctor.dockerfile.variables import OVERRIDE_CUDA
 from gpudoctor.finding import Finding, Fix, Severity
+from gpudoctor.machine import PLATFORMS
 from gpudoctor.matrix.versions import figures, minor
 
 if TYPE_CHECKING:
@@ -160,17 +161,22 @@ def other_vendor(recipe: Recipe) -> Verdicts:
             continue
         if held.vendor == facts.vendor or (recipe.gpus and held.known):
             continue
-        kind = {"nvidia": "CUDA", "amd": "ROCm"}
+        own = PLATFORMS[facts.vendor]
         by = f", which {held.asked.by} brings," if held.asked.by else ""
         row = _of_vendor(recipe, image, held)
         fixes = (
             (change("Keep the base image's torch", *kept[1]),)
             if (kept := with_the_torch_of_its_base(recipe, image)) is not None
-            else (change(f"Install it for {kind[facts.vendor]}", _for_vendor(image, held.asked, kind[facts.vendor])),)
+            else (
+                change(
+                    f"Install it for {own}",
+                    _for_vendor(image, held.asked, own),
+                ),
+            )
             if pins_torch(held.asked.by.partition(" ")[0], recipe.matrix)
             else (
                 change(
-                    f"Install the {kind[facts.vendor]} build",
+                    f"Install the {own} build",
                     install_line(
                         recipe, image, held.line, row.version, row.build, recipe.matrix.torch.index_url(row)
                     ),
@@ -181,9 +187,9 @@ def other_vendor(recipe: Recipe) -> Verdicts:
         )
         yield torch_finding(
             image, held.asked, "error",
-            f"{image.base} is made for {kind[facts.vendor]}, but torch {held.version} from the "
-            f"{_place(held)}{by} is built for {kind[held.vendor]}: it finds no GPU.",
-            f"{held.build}", f"a {kind[facts.vendor]} build", fixes,
+            f"{image.base} is made for {own}, but torch {held.version} from the "
+            f"{_place(held)}{by} is built for {PLATFORMS[held.vendor]}: it finds no GPU.",
+            f"{held.build}", f"a {own} build", fixes,
         )  # fmt: skip
 
 

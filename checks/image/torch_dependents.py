@@ -182,7 +182,7 @@ def _in_one_command(
 def _companion(recipe: Recipe, torch: str, name: str) -> str | None:
     """The release of torchvision or torchaudio that belongs to a torch."""
     row = recipe.matrix.torch.companion(torch)
-    return {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(name) if row else None
+    return row.release_of(name) if row else None
 
 
 def _with_its_companion(recipe: Recipe, image: Image, before: TorchRequest, later: TorchRequest) -> Fix:

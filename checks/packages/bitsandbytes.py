@@ -53,7 +53,7 @@ def bitsandbytes_no_cuda_lib(situation: Situation) -> Verdicts:
         want=f"libbitsandbytes_{own}.so",
         subject=f"bitsandbytes {installed.version}",
         confidence="certain" if installed.runtimes else "likely",
-        evidence=(Evidence("bitsandbytes.version", installed.version, installed.path), Evidence.of_torch(torch)),
+        evidence=(Evidence.of_version(installed), Evidence.of_torch(torch)),
         fixes=_fixes(situation, torch, installed, same_major),
         refs=("bitsandbytes-foundation/bitsandbytes#1848",),
     )
@@ -80,7 +80,7 @@ def _told_wrongly(torch: Torch, installed: Distribution, name: str, named: str, 
         subject=f"bitsandbytes {installed.version}",
         evidence=(
             Evidence(name, named, "environment"),
-            Evidence("bitsandbytes.version", installed.version, installed.path),
+            Evidence.of_version(installed),
             Evidence.of_torch(torch),
         ),
         fixes=(unset(name),),

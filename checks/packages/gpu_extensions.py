@@ -7,7 +7,12 @@ from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, Manual, Severity, by_hand
-from gpudoctor.frameworks.described_packages import described_without_code, older_than_source, unsupported
+from gpudoctor.frameworks.described_packages import (
+    described_without_code,
+    nvidia_gpus_of_torch,
+    older_than_source,
+    unsupported,
+)
 from gpudoctor.frameworks.other_frameworks import framework_of
 from gpudoctor.frameworks.torch.compiled_packages import (
     built_for,
@@ -68,7 +73,7 @@ def ext_built_without_gpu_arch(situation: Situation) -> Verdicts:
 def _not_compiled(situation: Situation) -> Iterator[Finding]:
     """Packages whose setup.py was told to compile nothing, beside a torch for NVIDIA GPUs. For AMD's that may be
     right: flash-attn then has its kernels in Triton."""
-    gpus = tuple(fit.gpu for fit in fits(situation) if fit.served and fit.gpu.vendor == "nvidia")
+    gpus = nvidia_gpus_of_torch(situation)
     for row in situation.matrix.tables.extension_builds if gpus else ():
         package = situation.machine.installed(row.package) if row.skip else None
         if package is not None and package.pure and not any(older_than_source(row, gpu) for gpu in gpus):

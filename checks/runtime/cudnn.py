@@ -284,7 +284,7 @@ def _beside_torch(situation: Situation) -> Verdicts:
             want=f"a cuDNN with kernels for {archs}",
             framework=build.framework,
             evidence=(
-                Evidence(f"{package.name}.version", package.version, package.path),
+                Evidence.of_version(package),
                 Evidence.of_package(wheel),
                 Evidence(
                     "its oldest GPU", nvidia.cudnn_lacks(wheel.version, sm) or "", "compat_matrix: cudnn_floors"

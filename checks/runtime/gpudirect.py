@@ -5,7 +5,14 @@ from __future__ import annotations
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Evidence, Finding, Fix, LoadModule, Severity, by_hand
 from gpudoctor.situation import Situation
-from gpudoctor.situation.network import NcclVariable, active_ports, setting, uses_own_transport, value_of
+from gpudoctor.situation.network import (
+    NcclVariable,
+    active_ports,
+    port_evidence,
+    setting,
+    uses_own_transport,
+    value_of,
+)
 
 _NEVER = ("", "LOC", "0")
 _PEER_MEMORY = ("nvidia_peermem", "nv_peer_mem")
@@ -53,8 +60,7 @@ def gpudirect_unavailable(situation: Situation) -> Verdicts:
         confidence="likely",
         evidence=(
             Evidence.of("nvidia.gpudirect_modules", modules),
-            Evidence("RDMA port", f"{ports[0].name} {ports[0].port.state}", situation.machine.network.rdma.source),
-            *((Evidence(asked.name, asked.value, asked.source),) if asked else ()),
+            *port_evidence(situation, ports[0], asked),
         ),
         fixes=(_load(situation),),
         refs=("NVIDIA NCCL user guide, GPU Direct", "NVIDIA GPUDirect RDMA documentation"),

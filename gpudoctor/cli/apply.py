@@ -144,7 +144,7 @@ def run_and_check(examination: Examination, look: Diagnosis, plan: Repair, shown
             check_indexes(plan.to_run, index)
         return apply(plan.to_run, _target(plan, look.machine), journal_home(), plan=kept, say=teller(shown))
 
-    applied = _guarded(run)
+    applied = _run_result(run)
     return _conclude(examination, look, applied, shown, plan_data(plan), plan.predicted)
 
 
@@ -158,13 +158,13 @@ def go_on(examination: Examination, look: Diagnosis, cut_off: Run | None, shown:
     if cut_off.state == "undoing":
         tell("The undo was cut off: `gpudoctor fix --undo` goes on with it.")
         return 1
-    applied = _guarded(lambda: resume(cut_off, say=teller(shown)))
+    applied = _run_result(lambda: resume(cut_off, say=teller(shown)))
     kept = cut_off.plan if isinstance(cut_off.plan, dict) else {}
     plan = {key: value for key, value in kept.items() if key in ("schema", "steps", "after", "predicted")}
     return _conclude(examination, look, applied, shown, plan)
 
 
-def _guarded(run: Callable[[], ApplyResult]) -> ApplyResult:
+def _run_result(run: Callable[[], ApplyResult]) -> ApplyResult:
     """A run that could not begin is one that failed: nothing was changed then."""
     from gpudoctor.fix.apply import ApplyResult
     from gpudoctor.fix.errors import RepairError, reason

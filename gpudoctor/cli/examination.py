@@ -129,8 +129,7 @@ class Examination:
     @property
     def subject(self) -> str:
         """The machine in a few words."""
-        description = self.sources.description
-        described = ", ".join(filter(None, (*description.gpus, description.driver, description.torch)))
+        described = self.sources.description.label
         place = self.sources.snapshot or self.sources.examined.root or "this machine"
         return f"{place} ({described})" if described else place
 

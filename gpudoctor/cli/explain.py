@@ -55,11 +55,11 @@ def explain(words: tuple[str, ...], style: str | None, overlays: tuple[str, ...]
 
     suite, matrix = machine_checks(plugins), load_matrix(overlays)
     name = " ".join(words)  # a message that was not quoted
-    if name != "-" and (found := _named(name, suite)):
+    if name != "-" and (found := _checks_of(name, suite)):
         return _tell_checks(found, style)
     text = _ESCAPES.sub("", _from_stdin() if name == "-" else name)
     messages = matrix.errors.messages_named(name) or _messages_in(text, matrix) or matrix.errors.messages_like(text)
-    messages = messages or _told_in(text, matrix)
+    messages = messages or _complaints(text, matrix)
     if not messages and name != "-" and re.fullmatch(r"[\w.-]+", name):
         if naming := [check for check in suite if re.search(rf"\b{re.escape(name)}\b", check.explanation)]:
             return _tell_naming(name, naming, style)
@@ -67,7 +67,7 @@ def explain(words: tuple[str, ...], style: str | None, overlays: tuple[str, ...]
     return _tell_messages(text, messages, suite, style)
 
 
-def _named(name: str, suite: Suite[Situation]) -> list[Check[Any]]:
+def _checks_of(name: str, suite: Suite[Situation]) -> list[Check[Any]]:
     """The check of an id or slug, or those that a prefix names. Raises InputError where a prefix names several."""
     try:
         named = suite.named(name)
@@ -116,7 +116,7 @@ def _messages_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
     return tuple(sorted((*logged, *errors), key=lambda message: message.number))
 
 
-def _told_in(text: str, matrix: Matrix) -> tuple[Message, ...]:
+def _complaints(text: str, matrix: Matrix) -> tuple[Message, ...]:
     """What a text says in other words, where no program's message is known: what torch answered, or a complaint."""
     from gpudoctor.intake.text.reading import read_text
     from gpudoctor.matrix.errors import Message

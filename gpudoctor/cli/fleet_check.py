@@ -118,7 +118,7 @@ def check(
         nodes=node_names(nodes) if nodes else (),
         seconds=seconds,
         level=level or "driver",
-        options=_checked(check_options, (*_NOT_OF_A_NODE, "level")),
+        options=_check_options(check_options, (*_NOT_OF_A_NODE, "level")),
         program=(program,) if program else here,
         **cast("dict[str, Any]", engines),
     )
@@ -129,7 +129,7 @@ def check(
     documents = _documents(engine, order)
     if documents is None:
         return 0
-    return _told(documents, folder, overlays, shown)
+    return _tell(documents, folder, overlays, shown)
 
 
 @command("node")
@@ -148,14 +148,14 @@ def node(seconds: float, check_options: tuple[str, ...]) -> int:
     """
     from gpudoctor.fleet.node import lines_of_check
 
-    for line in lines_of_check(_checked(check_options), seconds, os.environ):
+    for line in lines_of_check(_check_options(check_options), seconds, os.environ):
         click.echo(line)
     # srun loses what it has not passed on yet if this task ends while another one of the step was killed.
     time.sleep(_LINGER)
     return 0
 
 
-def _checked(words: tuple[str, ...], refused: tuple[str, ...] = _NOT_OF_A_NODE) -> tuple[str, ...]:
+def _check_options(words: tuple[str, ...], refused: tuple[str, ...] = _NOT_OF_A_NODE) -> tuple[str, ...]:
     """Options for the check on each node. Raises InputError where one is wrong, or no matter of a node."""
     given = read(LINE, words, {})
     if given is None:
@@ -188,7 +188,7 @@ def _folder(keep: str) -> Path | None:
     return folder
 
 
-def _told(
+def _tell(
     documents: list[dict[str, Any]], folder: Path | None, overlays: tuple[str, ...], shown: ReportOptions
 ) -> int:
     from gpudoctor.fleet.documents import document

@@ -99,7 +99,7 @@ def _unsaid(value: Any) -> bool:
     return value is None or value is False or value == ()
 
 
-def _shown(given: Given) -> ReportOptions:
+def _report_options(given: Given) -> ReportOptions:
     return shown(given, project_settings())
 
 
@@ -120,11 +120,11 @@ computing_options = option_group(
 
 description_options = option_group("description", Description, *map(option, options.DESCRIPTION))
 
-report_options = option_group("shown", ReportOptions, *map(option, options.report()), make=_shown)
+report_options = option_group("shown", ReportOptions, *map(option, options.report()), make=_report_options)
 
 # A repair is no report: it is shown as a text, or as the steps of its contract.
 DATA_STYLES = ("text", "json")
-repair_options = option_group("shown", ReportOptions, *map(option, options.report(DATA_STYLES)), make=_shown)
+repair_options = option_group("shown", ReportOptions, *map(option, options.report(DATA_STYLES)), make=_report_options)
 
 data_option = option(options.form(DATA_STYLES))
 matrix_option = option(options.MATRIX)

@@ -63,7 +63,7 @@ def scan(
     if sys.stderr.isatty():
         sys.stderr.write("\r\x1b[K")
     libraries = [library for found in scanned for library in found.libraries]
-    judged = _judged(libraries, judged_for, all_named, matrix)
+    judged = _verdicts(libraries, judged_for, all_named, matrix)
     if style == "json":
         from gpudoctor.render.json import to_json
 
@@ -75,7 +75,7 @@ def scan(
     return 1 if "missing" in standings else UNKNOWN if "unknown" in standings else 0
 
 
-def _judged(
+def _verdicts(
     libraries: list[Library], gpus: tuple[Gpu, ...], all_named: bool, matrix: Matrix
 ) -> list[tuple[Gpu, list[Verdict]]]:
     from gpudoctor.scan.verdicts import judge

@@ -49,19 +49,19 @@ def record(examined: ExaminationOptions, variables: dict[str, str], given: str) 
     matrix = load_matrix(())
     source = host_of(examined.root, variables)
     folder = new_folder(given)
-    before = _surveyed(source, matrix, examined)
+    before = _survey(source, matrix, examined)
     environ = dict(_environ(source, before.machine, matrix))
     host = RecordingHost(source, environ, commands=examined.level != "static")
-    _complete(host, _surveyed(host, matrix), matrix)
+    _complete(host, _survey(host, matrix), matrix)
     needles = [pattern.needle for pattern in matrix.tables.log_patterns]
     anonymous = Anonymous(environ.get("HOME", ""), os.uname().nodename, _texts(host), needles, host.environ)
     written = write_root(host, folder, anonymous)
-    after = _surveyed(RecordedHost(folder), matrix)
+    after = _survey(RecordedHost(folder), matrix)
     _tell(given, written, _found(before, matrix), _found(after, matrix))
     return 0
 
 
-def _surveyed(host: Host, matrix: Matrix, examined: ExaminationOptions | None = None) -> Survey:
+def _survey(host: Host, matrix: Matrix, examined: ExaminationOptions | None = None) -> Survey:
     """A live system is asked down to its drivers; nothing computes."""
     from gpudoctor.survey import survey
 

@@ -49,11 +49,10 @@ def whatif(
         lambda one: imagined_machine(one, variables, matrix),
         lambda machine: answer(judgement_of(machine, matrix, shown, needs, foresee=False)),
     )
-    label = ", ".join(filter(None, (*description.gpus, description.driver, description.torch)))
     said = {"variables": tuple(f"{name}={value}" for name, value in variables.items()), "overlays": overlays}
     return present(
         Survey(machine, (), {}),
-        Subject(kind="whatif", label=label),
+        Subject(kind="whatif", label=description.label),
         matrix,
         shown,
         required=needs,

@@ -285,13 +285,13 @@ class Elf:
             return
         at, left = self._offset_of(address), _MOST_VERSIONS
         for _ in range(min(groups, _MOST_VERSIONS)):
-            names, first, following = self._unpacked(versions.group, at)
+            names, first, following = self._unpack(versions.group, at)
             name_at = at + first
             for _ in range(names):
                 left -= 1
                 if left < 0:
                     raise NotReadable("absurd size: too many symbol versions")
-                name, step = self._unpacked(versions.name, name_at)
+                name, step = self._unpack(versions.name, name_at)
                 yield self.string(name)
                 if not step:
                     break
@@ -300,7 +300,7 @@ class Elf:
                 return
             at += following
 
-    def _unpacked(self, layout: struct.Struct, at: int) -> tuple[int, ...]:
+    def _unpack(self, layout: struct.Struct, at: int) -> tuple[int, ...]:
         return layout.unpack(self.file.read(at, layout.size))
 
 

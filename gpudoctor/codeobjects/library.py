@@ -28,7 +28,7 @@ def read_code(handle: Handle | Bounded, sample: Sample | None = None) -> Code:
         if head.startswith(MAGIC):
             elf = Elf(file)
             cuda = nvidia.read_nvidia(elf, sample.containers if sample else None)
-            return _merged(cuda, amd.read_amd(elf, sample.bundles if sample else None))
+            return _code_of_both(cuda, amd.read_amd(elf, sample.bundles if sample else None))
         if head.startswith((amd.PLAIN, amd.PACKED)):
             from gpudoctor.codeobjects.offload_bundles import read_bundles
 
@@ -40,7 +40,7 @@ def read_code(handle: Handle | Bounded, sample: Sample | None = None) -> Code:
     return Code(reason="not an ELF file")
 
 
-def _merged(cuda: Code, hip: Code) -> Code:
+def _code_of_both(cuda: Code, hip: Code) -> Code:
     return replace(
         cuda,
         gfx=hip.gfx,

@@ -90,7 +90,7 @@ def _find_bundles(file: Bounded, section: Section, bundles: list[_Bundle]) -> No
         if len(bundles) >= _MOST_BUNDLES:
             raise NotReadable(f"absurd size: more than {_MOST_BUNDLES} bundles")
         if _starts(file, at, end, PACKED):
-            bundle, at = _packed(file, at, end)
+            bundle, at = _compressed_bundle(file, at, end)
         elif _starts(file, at, end, PLAIN):
             bundle = _Bundle(start=at, end=end)
             at += _plain_size(file, bundle)
@@ -116,7 +116,7 @@ def _starts(file: Bounded, at: int, end: int, magic: bytes) -> bool:
     return at + len(magic) <= end and file.read(at, len(magic)) == magic
 
 
-def _packed(file: Bounded, at: int, end: int) -> tuple[_Bundle, int]:
+def _compressed_bundle(file: Bounded, at: int, end: int) -> tuple[_Bundle, int]:
     version = struct.unpack("<4xH", file.read(at, 6))[0]
     layout = _HEADERS.get(version)
     if layout is None:

@@ -74,9 +74,9 @@ def project_settings(folder: str = "") -> Settings:
     folder = f"{folder}/" if folder else ""
     own = _table(folder + _OWN)
     if own is not None:
-        return _converted(folder + _OWN, own, Settings)
+        return _convert(folder + _OWN, own, Settings)
     project = _table(folder + _PROJECT)
-    found = None if project is None else _converted(folder + _PROJECT, project, _Project).tool.gpudoctor
+    found = None if project is None else _convert(folder + _PROJECT, project, _Project).tool.gpudoctor
     return found or Settings()
 
 
@@ -131,7 +131,7 @@ def _table(path: str) -> Any:
         raise InputError(f"{path}: no valid TOML: {error}") from None
 
 
-def _converted(path: str, data: Any, form: type[T]) -> T:
+def _convert(path: str, data: Any, form: type[T]) -> T:
     try:
         return msgspec.convert(data, type=form)
     except msgspec.ValidationError as error:

@@ -69,13 +69,13 @@ def tell(text: str) -> None:
     stay as they are."""
     with suppress(OSError):
         print(
-            _wrapped(without_workflow_commands(without_secrets(without_controls(text, " ")))),
+            _wrap(without_workflow_commands(without_secrets(without_controls(text, " ")))),
             file=sys.stderr,
             flush=True,
         )
 
 
-def _wrapped(text: str) -> str:
+def _wrap(text: str) -> str:
     """The line as a terminal shows it without breaking a word; a log takes it as one line."""
     if not sys.stderr.isatty():
         return text

@@ -163,12 +163,8 @@ class _Companions:
 def companion_torch(requirement: Requirement, matrix: Matrix) -> str:
     """The torch that a torchvision or torchaudio of an exact version requires; "" if none is known."""
     name, exact = requirement.name, requirement.exact.partition("+")[0]
-    rows = (row for row in matrix.tables.companions if name in COMPANIONS and _release(row, name) == exact)
+    rows = (row for row in matrix.tables.companions if row.release_of(name) == exact)
     return next((torch for row in rows if (torch := _requires(row, name))), "")
-
-
-def _release(row: Companion, name: str) -> str | None:
-    return row.torchvision if name == "torchvision" else row.torchaudio
 
 
 def _requires(row: Companion, name: str) -> str | None:

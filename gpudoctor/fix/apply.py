@@ -81,7 +81,7 @@ def apply(steps: Sequence[RunStep], target: Target, journal_home: str, *, plan: 
         if earlier := unfinished(journal_home, prefix):
             raise RepairError(f"Fix {earlier.id} of this environment was cut off: continue it or undo it first.")
         without = (*scope.without, *own_folders(prefix))
-        tree = _scanned(scope.everything, without)
+        tree = _scan(scope.everything, without)
         if linked := behind_links(tree, scope.everything):
             raise RepairError(
                 f"{linked[0]} is a link to a folder outside of the environment. Changes behind it could not be "
@@ -124,9 +124,9 @@ def resume(run: Run, *, say: Say) -> ApplyResult:
         end_strays(run)
         if not run.is_saved:
             scope = recorded_scope(run)
-            return _save_and_run(run, _scanned(scope.everything, scope.without), say)
+            return _save_and_run(run, _scan(scope.everything, scope.without), say)
         run, later = recording.tree_after(run)
-        if _ended(run.since_begin) == set(range(len(run.steps))):
+        if _successful_steps(run.since_begin) == set(range(len(run.steps))):
             return _close(run, None)
         earlier = recording.tree_before(run)
         if gone := recording.missing(run, earlier, later):
@@ -135,7 +135,7 @@ def resume(run: Run, *, say: Say) -> ApplyResult:
             )
         with kept_files(run.kept_folder, earlier) as kept:
             put_back(recorded_scope(run), earlier, later, kept, aside_of(run))
-        ended = {number for number in _ended(run.marks) if run.steps[number].risk == "root"}
+        ended = {number for number in _successful_steps(run.marks) if run.steps[number].risk == "root"}
         run = note(run, "again", process=process(os.getpid()))
         recording.forget_after(run)
         for number in sorted(ended):
@@ -180,7 +180,7 @@ def drop(run: Run) -> None:
 
 
 def _run_steps(run: Run, say: Say) -> ApplyResult:
-    done = _ended(run.since_begin)
+    done = _successful_steps(run.since_begin)
     for number, step in enumerate(run.steps):
         if number in done:
             continue
@@ -255,7 +255,7 @@ def _touched_the_system(run: Run) -> bool:
     return any(mark.mark == "started" and run.steps[mark.step].risk == "root" for mark in run.marks)
 
 
-def _ended(marks: Iterable[Mark]) -> set[int]:
+def _successful_steps(marks: Iterable[Mark]) -> set[int]:
     """The numbers of the steps that ended well."""
     return {mark.step for mark in marks if mark.mark == "ended" and mark.rc == 0}
 
@@ -282,7 +282,7 @@ def _look_for_programs(steps: Sequence[RunStep]) -> None:
             made.append(folder)
 
 
-def _scanned(roots: Sequence[bytes], without: Sequence[bytes]) -> Tree:
+def _scan(roots: Sequence[bytes], without: Sequence[bytes]) -> Tree:
     try:
         return scan(roots, without)
     except OSError as error:

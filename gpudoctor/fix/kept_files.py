@@ -260,7 +260,7 @@ class KeptFiles:
         linked = _is_it(self._status(entry), entry)
         if linked:
             set_metadata_at(self.folder, kept, entry)
-        if not (linked and self._linked_to(kept, folder)):
+        if not (linked and self._link_to(kept, folder)):
             self._new_file(entry, folder, BESIDE, metadata=True)
         os.rename(BESIDE, name, src_dir_fd=folder, dst_dir_fd=folder)
         # Renaming does nothing where both are links of one file.
@@ -270,7 +270,7 @@ class KeptFiles:
     def _status(self, entry: Entry) -> os.stat_result:
         return os.stat(self.name(entry.path), dir_fd=self.folder, follow_symlinks=False)
 
-    def _linked_to(self, kept: bytes, folder: int) -> bool:
+    def _link_to(self, kept: bytes, folder: int) -> bool:
         try:
             os.link(kept, BESIDE, src_dir_fd=self.folder, dst_dir_fd=folder, follow_symlinks=False)
         except OSError:

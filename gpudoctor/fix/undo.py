@@ -101,7 +101,7 @@ def _put_back(run: Run) -> tuple[Run, PutBack]:
     run, later = recording.tree_after(run)
     if gone := recording.missing(run, earlier, later):
         raise RepairError(f"{len(gone)} kept files are gone from {run.kept_folder}: this fix cannot be undone.")
-    if again := _installed_since(earlier, later, scan(scope.everything, scope.without)):
+    if again := _later_changes(earlier, later, scan(scope.everything, scope.without)):
         raise RepairError(
             f"Installed again since the fix: {', '.join(again)}. An undo would mix two installations: uninstall "
             "these first."
@@ -112,7 +112,7 @@ def _put_back(run: Run) -> tuple[Run, PutBack]:
     return note(run, "restored"), result
 
 
-def _installed_since(earlier: Tree, later: Tree, now: Tree) -> list[str]:
+def _later_changes(earlier: Tree, later: Tree, now: Tree) -> list[str]:
     """Packages that the run changed and that somebody changed again since."""
     had, left, have = set(records(earlier)), set(records(later)), set(records(now))
     by_run = {name_of(record) for record in had ^ left}

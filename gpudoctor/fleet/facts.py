@@ -134,15 +134,15 @@ def _packages(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     """Versions of packages that work with GPUs, NCCL's among them."""
     for one in machine.packages:
         if one.name.startswith(_WHEELS) and one.name != "torch":
-            yield _named(f"package.{one.name}", one.name, layers=("packages", "runtime")), one.version
+            yield _fact_of(f"package.{one.name}", one.name, layers=("packages", "runtime")), one.version
 
 
 def _variables(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     for name, value in machine.variables.items():
         if name.startswith(_LOGGING):  # it only makes libraries say more, and brings no problem
-            yield _named(f"variable.{name}", name, severity="note", own=True), value or "empty"
+            yield _fact_of(f"variable.{name}", name, severity="note", own=True), value or "empty"
         elif name not in _PER_JOB and not name.startswith(_OF_THE_JOB):
-            yield _named(f"variable.{name}", name, layers=("runtime", "framework"), own=True), value or "empty"
+            yield _fact_of(f"variable.{name}", name, layers=("runtime", "framework"), own=True), value or "empty"
 
 
 def _mtus(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
@@ -151,10 +151,10 @@ def _mtus(machine: Machine) -> Iterator[tuple[ComparedFact, str]]:
     ports = {port.interface for device in machine.network.rdma.value or () for port in device.ports}
     for one in own_interfaces(machine):
         if one.mtu and one.state != "down" and one.name not in ports:
-            yield _named(f"mtu.{one.name}", f"MTU of {one.name}", within="model"), str(one.mtu)
+            yield _fact_of(f"mtu.{one.name}", f"MTU of {one.name}", within="model"), str(one.mtu)
 
 
 @cache
-def _named(name: str, title: str, **more: Any) -> ComparedFact:
+def _fact_of(name: str, title: str, **more: Any) -> ComparedFact:
     """The fact of one package, variable or interface: one record for all nodes."""
     return ComparedFact(name, title, lambda machine: None, **more)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.exit_codes import FailOn, exit_code
-from gpudoctor.finding import Layer, Severity, Verdict
+from gpudoctor.finding import SEVERITIES, Layer, Severity, Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
 from gpudoctor.fleet.names import natural, short, stem
 from gpudoctor.fleet.nodes import Node, Reader
@@ -23,7 +23,6 @@ from gpudoctor.suites import machine_checks
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
 
-_GRADES: tuple[Severity, ...] = ("note", "warning", "error")
 _WORST: tuple[Verdict, ...] = ("ok", "warning", "unknown", "error")
 _VENDORS = ("nvidia", "amd")
 """Facts of one vendor's stack, by how their names begin: of the other's nodes they say nothing."""
@@ -44,7 +43,7 @@ def merge(
     be good; `roles` gives nodes their roles, where their documents name none."""
     reader = Reader(matrix)
     given = roles or {}
-    nodes = _named_once(
+    nodes = _by_unique_name(
         _read(reader, replace(document, role=document.role or _role(document.name, given))) for document in documents
     )
     nodes = dict(sorted(nodes.items(), key=lambda item: natural(item[0])))
@@ -102,7 +101,7 @@ def _read(reader: Reader, document: Document) -> Node:
         return Node(document.name, document.role, why=f"a fault of gpudoctor, not of the node: {fault!r}")
 
 
-def _named_once(found: Iterable[Node]) -> dict[str, Node]:
+def _by_unique_name(found: Iterable[Node]) -> dict[str, Node]:
     """The nodes by name. Where two documents have one name, either may be the true one: the second gets a row of its
     own."""
     nodes: dict[str, Node] = {}
@@ -149,7 +148,7 @@ class Comparison:
         self._kin = _kin_by_name(self.nodes)
         self._by_name = {node.name: node for node in self.nodes}
         for _, fact in sorted(reader.facts.items()):
-            for key, members in sorted(self._compared_with(fact).items()):
+            for key, members in sorted(self._values_by_set(fact).items()):
                 self._compare(fact, members, self._golden_value(fact, key))
 
     @property
@@ -165,7 +164,7 @@ class Comparison:
             for fact, values in self._undecided.items()
         )
 
-    def _compared_with(self, fact: ComparedFact) -> dict[tuple[str, ...], dict[str, str]]:
+    def _values_by_set(self, fact: ComparedFact) -> dict[tuple[str, ...], dict[str, str]]:
         """The nodes' values, for each set of nodes that should agree."""
         sets: dict[tuple[str, ...], dict[str, str]] = defaultdict(dict)
         for node in self.nodes:
@@ -206,7 +205,7 @@ class Comparison:
         fact = self.reader.facts.get("torch.version")
         if fact is None:
             return found
-        for key, values in self._compared_with(fact).items():
+        for key, values in self._values_by_set(fact).items():
             good, most = self._golden_value(fact, key), majority(values)
             alike = [self._by_name[name] for name, value in values.items() if value == most]
             works = [node for node in alike if node.verdict in ("ok", "warning")]
@@ -224,7 +223,7 @@ class Comparison:
         """The severity of the worst problem that the fact may cause and that most nodes with the norm do not have."""
         problems = self._by_name[node].problems
         brought = [one.severity for one in problems if one.id not in usual and _may_bring(fact, one)]
-        return max((*brought, fact.severity), key=_GRADES.index)
+        return min((*brought, fact.severity), key=SEVERITIES.index)
 
 
 def _kind(fact: ComparedFact, platform: str, node: Node) -> tuple[str, ...]:

@@ -104,11 +104,11 @@ def run_check(node: str, argv: Sequence[str], seconds: float, environ: Mapping[s
     if code is None:
         return failure(node, f"gpudoctor check gave no answer within {seconds:g} s")
     if code < 0:
-        return failure(node, f"gpudoctor check was ended by {signal_name(-code)}{_told(last)}")
+        return failure(node, f"gpudoctor check was ended by {signal_name(-code)}{_after_colon(last)}")
     if code == OWN_FAULT:
-        return failure(node, f"gpudoctor itself failed{_told(last)}")
+        return failure(node, f"gpudoctor itself failed{_after_colon(last)}")
     if code not in (0, 1, UNKNOWN):
-        return failure(node, f"gpudoctor check ended with exit code {code}{_told(last)}")
+        return failure(node, f"gpudoctor check ended with exit code {code}{_after_colon(last)}")
     return document_of(node, bytes(printed))
 
 
@@ -119,5 +119,5 @@ class _BabbleError(Exception):
     """A check prints endlessly."""
 
 
-def _told(words: str) -> str:
+def _after_colon(words: str) -> str:
     return f": {words}" if words else ""

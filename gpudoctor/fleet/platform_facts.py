@@ -35,7 +35,7 @@ _persistence = on_gpus(
 )
 
 
-def _throttled(gpu: Gpu) -> str | None:
+def _slowdown(gpu: Gpu) -> str | None:
     """Why the GPU is slowed down, as far as heat and power supply are the reason."""
     reasons = gpu.board.throttled
     return None if reasons is None else ", ".join(reason for reason in reasons if reason in _HEAT) or "no"
@@ -120,7 +120,7 @@ PLATFORM_FACTS: tuple[ComparedFact, ...] = (
     ComparedFact("board.pcie_width", "PCIe lanes", of_boards("pcie_width"), "model"),
     ComparedFact("board.pcie_generation", "PCIe generation at most", of_boards("pcie_generation_max"), "model"),
     ComparedFact("board.power_limit", "power limit in watts", of_boards("power_limit"), "model"),
-    ComparedFact("board.throttled", "throttled by heat or power supply", on_gpus(_throttled), "model"),
+    ComparedFact("board.throttled", "throttled by heat or power supply", on_gpus(_slowdown), "model"),
     ComparedFact("board.persistence", "persistence mode", _persistence, "model", "note"),
     ComparedFact("rdma.devices", "RDMA devices", _devices, "model"),
     ComparedFact("rdma.firmware", "firmware of RDMA devices", _device_firmware, "model"),

@@ -42,7 +42,7 @@ def _by_its_source(situation: Situation) -> Iterator[Finding]:
             saw=arch_list(archs_of(lacking)),
             want=f"{row.least} or newer",
             confidence="likely",
-            evidence=(Evidence(f"{package.name}.version", package.version, package.path),),
+            evidence=(Evidence.of_version(package),),
             fixes=(Fix(f"Use no {package.name}", (unsupported(row),)),),
             refs=(row.source,),
         )
@@ -51,7 +51,7 @@ def _by_its_source(situation: Situation) -> Iterator[Finding]:
 def supports_none(situation: Situation, package: Distribution) -> bool:
     """Whether no GPU that torch supports here is one that the source of a package can be compiled for."""
     rows = (row for row in situation.matrix.tables.extension_builds if row.package == package.name)
-    gpus = _of_torch(situation)
+    gpus = nvidia_gpus_of_torch(situation)
     return bool(gpus) and any(len(_too_old(situation, row, package)) == len(gpus) for row in rows)
 
 
@@ -59,7 +59,7 @@ def _too_old(situation: Situation, row: ExtensionBuild, package: Distribution) -
     if row.version and not package_matches(row.version, package.version):
         return ()
     code = _code_of(situation, package)  # somebody may have changed the source
-    own = (gpu for gpu in _of_torch(situation) if older_than_source(row, gpu))
+    own = (gpu for gpu in nvidia_gpus_of_torch(situation) if older_than_source(row, gpu))
     return tuple(gpu for gpu in own if not code or cuda_runs(gpu.arch.value or "", code, ()).runs == "no")
 
 
@@ -73,7 +73,8 @@ def older_than_source(row: ExtensionBuild, gpu: Gpu) -> bool:
     return least is not None and found is not None and gpu.vendor == "nvidia" and found < least
 
 
-def _of_torch(situation: Situation) -> tuple[Gpu, ...]:
+def nvidia_gpus_of_torch(situation: Situation) -> tuple[Gpu, ...]:
+    """The NVIDIA GPUs that the installed torch has code for."""
     return tuple(fit.gpu for fit in fits(situation) if fit.served and fit.gpu.vendor == "nvidia")
 
 
@@ -146,7 +147,7 @@ def _without_code(
         saw=arch_list(code) if code else f"{build.least} and newer",
         want=arch_list(archs_of(lacking)),
         confidence="likely",
-        evidence=(Evidence(f"{package.name}.version", package.version, package.path),),
+        evidence=(Evidence.of_version(package),),
         fixes=fixes or (on_another_gpu(title, lacking),),
         refs=(build.source,),
     )

@@ -98,7 +98,7 @@ class Anonymous:
         if path.startswith("/var/log/"):
             content = public_text()(content.decode("utf-8", "replace")).encode()
         if path.startswith(("/var/log/", "/proc/")):
-            content = re.sub(_ADDRESS, lambda match: self._numbered(b"ip", match[1], b"192.0.2.%d"), content)
+            content = re.sub(_ADDRESS, lambda match: self._pseudonym(b"ip", match[1], b"192.0.2.%d"), content)
         return content
 
     def _without_users(self, content: bytes) -> bytes:
@@ -122,7 +122,7 @@ class Anonymous:
         content = re.sub(_NUMBER, lambda match: match[1] + b"0" * len(match[2]), content)
         content = re.sub(_GID, lambda match: match[1] + self._hex(match[2]), content)
         content = re.sub(_GUID, lambda match: self._hex(match[1]), content)
-        content = re.sub(_MAC, lambda match: self._numbered(b"mac", match[1], b"02:00:00:00:00:%02x"), content)
+        content = re.sub(_MAC, lambda match: self._pseudonym(b"mac", match[1], b"02:00:00:00:00:%02x"), content)
         if self._host:
             content = re.sub(rb"(?<![\w.-])" + re.escape(self._host) + rb"(?![\w-])", b"host", content)
         return self._without_secrets(content)
@@ -161,7 +161,7 @@ class Anonymous:
     def _decimal(self, written: bytes) -> bytes:
         return b"%d" % int(self._hex(b"%016x" % int(written)), 16)
 
-    def _numbered(self, kind: bytes, original: bytes, form: bytes) -> bytes:
+    def _pseudonym(self, kind: bytes, original: bytes, form: bytes) -> bytes:
         key = kind + original
         if key not in self._known:
             same = sum(known.startswith(kind) for known in self._known)

@@ -107,7 +107,7 @@ class Host(ABC):
                 return unknown("not a regular file", path)
             descriptor = os.open(place, _READ)
         except (OSError, ValueError) as error:
-            return self._failed(path, error)
+            return self._failure(path, error)
         try:
             if offset:
                 os.lseek(descriptor, offset, os.SEEK_SET)
@@ -121,7 +121,7 @@ class Host(ABC):
                 content += more
             return known(content, path)
         except OSError as error:
-            return self._failed(path, error)
+            return self._failure(path, error)
         finally:
             os.close(descriptor)
 
@@ -143,7 +143,7 @@ class Host(ABC):
         try:
             return known(tuple(sorted(os.listdir(place))), path)
         except (OSError, ValueError) as error:
-            return self._failed(path, error)
+            return self._failure(path, error)
 
     def stat(self, path: str) -> Fact[FileStat]:
         """The kind, owner and size of a path, links followed."""
@@ -153,7 +153,7 @@ class Host(ABC):
         try:
             found = os.stat(place)
         except (OSError, ValueError) as error:
-            return self._failed(path, error)
+            return self._failure(path, error)
         node = stat_bits.S_ISCHR(found.st_mode) or stat_bits.S_ISBLK(found.st_mode)
         return known(
             FileStat(
@@ -212,7 +212,7 @@ class Host(ABC):
         """The kernel's own message buffer in the form of /dev/kmsg: one record per line, oldest first."""
         return unknown("not in this recording", "/dev/kmsg")
 
-    def _failed(self, path: str, error: Exception) -> Fact[Any]:
+    def _failure(self, path: str, error: Exception) -> Fact[Any]:
         if isinstance(error, OSError):
             if error.errno in (errno.ENOENT, errno.ENOTDIR):
                 return self.missing(path)

@@ -64,7 +64,7 @@ class LiveHost(Host):
         try:
             found = os.statvfs(path)
         except (OSError, ValueError) as error:
-            return self._failed(path, error)
+            return self._failure(path, error)
         return known(found.f_blocks * found.f_frsize, f"statvfs {path}")
 
     def may_write(self, path: str) -> Fact[bool]:
@@ -73,7 +73,7 @@ class LiveHost(Host):
                 return absent(path, "no such file or directory")
             return known(os.access(path, os.W_OK | os.X_OK, effective_ids=_EFFECTIVE), path)
         except (OSError, ValueError) as error:
-            return self._failed(path, error)
+            return self._failure(path, error)
 
     def refuses_execution(self, path: str) -> bool:
         try:
@@ -98,14 +98,14 @@ class LiveHost(Host):
         try:
             descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
         except OSError as error:
-            return self._failed("/dev/kmsg", error)
+            return self._failure("/dev/kmsg", error)
         try:
             # Some containers put their console there, which must not be read.
             if os.fstat(descriptor).st_rdev != os.makedev(*KMSG_DEVICE):
                 return unknown("not the kernel's message buffer", "/dev/kmsg")
             return known(_read_records(descriptor), "/dev/kmsg")
         except OSError as error:
-            return self._failed("/dev/kmsg", error)
+            return self._failure("/dev/kmsg", error)
         finally:
             os.close(descriptor)
 

@@ -92,13 +92,13 @@ class ProcessTree:
                 if number not in stopped:
                     _signal_group(number, signal.SIGSTOP)
                     stopped.add(number)
-                    new = not _collected(number) or new
+                    new = not _collect(number) or new
             now = time.monotonic()
             if new and now < patience:
                 continue
             for number in stopped:
                 kill(number)
-                _collected(number)
+                _collect(number)
             stopped.clear()
             if now > deadline:
                 return False
@@ -134,7 +134,7 @@ def kill(number: int, with_signal: int = signal.SIGKILL) -> None:
         os.kill(number, with_signal)
 
 
-def _collected(number: int) -> bool:
+def _collect(number: int) -> bool:
     """Collect a child that has ended, if it is one."""
     try:
         return os.waitpid(number, os.WNOHANG)[0] == number

@@ -131,12 +131,12 @@ class RecordedHost(Host):
             while place != "/":
                 node = self._nodes.get(place)
                 if node is not None and node.open != "ok":
-                    return _refused(path, node.open)
+                    return _refusal(path, node.open)
                 place = posixpath.dirname(place)
         return None
 
     def names(self, path: str) -> Fact[tuple[str, ...]]:
-        listed = self._listed(path)
+        listed = self._all_names(path)
         refused = self.refusal(path) if listed is not None or self._file.asked_only else None
         if refused is not None:
             return refused
@@ -196,7 +196,7 @@ class RecordedHost(Host):
             return None
         return self._file.pieces.get(absolute(path)) or self._file.pieces.get(self.resolve(path) or "")
 
-    def _listed(self, path: str) -> tuple[str, ...] | None:
+    def _all_names(self, path: str) -> tuple[str, ...] | None:
         """All names of a folder, where the recording has them."""
         if not self._file.folders:
             return None
@@ -211,10 +211,10 @@ class RecordedHost(Host):
         """Follow links as that machine would: absolute ones start at the root again. A folder that is read does not
         change; most of its paths are asked for several times."""
         if path not in self._resolved:
-            self._resolved[path] = self._followed(path)
+            self._resolved[path] = self._target_of(path)
         return self._resolved[path]
 
-    def _followed(self, path: str) -> str | None:
+    def _target_of(self, path: str) -> str | None:
         real = follow_links(path, self._target)
         if real is None:
             return None
@@ -236,11 +236,11 @@ class RecordedHost(Host):
 
     def missing(self, path: str) -> Fact[Any]:
         clean = absolute(path)
-        beside = self._listed(posixpath.dirname(clean))
+        beside = self._all_names(posixpath.dirname(clean))
         if beside is not None or self._file.asked_only:
             gone = beside is not None and posixpath.basename(clean) not in beside
             # Of a folder that is wholly listed, what is missing in it is.
-            gone = gone or self._listed(clean) is not None or self._is_missing(clean)
+            gone = gone or self._all_names(clean) is not None or self._is_missing(clean)
             return absent(path, "no such file or directory") if gone else unknown("not in this recording", path)
         tree = next((tree for tree in _TREES if clean == tree or clean.startswith(tree + "/")), None)
         if (tree is not None and clean != tree and self._has(tree)) or self._in_whole_tree(clean):
@@ -334,7 +334,7 @@ def absolute(path: str) -> str:
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
-def _refused(path: str, opening: Opening) -> Fact[Any]:
+def _refusal(path: str, opening: Opening) -> Fact[Any]:
     if opening == "ENOENT":
         return absent(path, "no such file or directory")
     if opening in ("EACCES", "EPERM"):

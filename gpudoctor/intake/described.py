@@ -168,8 +168,8 @@ def _with_description(machine: Machine, description: Description, matrix: Matrix
 
 def _check_log_is_of_here(machine: Machine, description: Description) -> None:
     """Raise InputError for a log about a GPU where there is none: it is of another machine, or the GPU is gone."""
-    log, path = machine.kernel_log.value, description.kernel_log
-    if machine.gpus or description.gpus or log is None or not any(fault.bdf or fault.xid for fault in log.faults):
+    path = description.kernel_log
+    if machine.gpus or description.gpus or not any(fault.bdf or fault.xid for fault in machine.log_faults):
         return
     raise InputError(
         f"--kernel-log {path}: its lines are about a GPU, and none is here. `gpudoctor check --from {path}` judges "
@@ -204,9 +204,8 @@ def _with_described_gpus(machine: Machine, description: Description, matrix: Mat
     arch = processor(identities)
     if arch and description.platform and machine.system.arch.value != arch:
         raise InputError(f"--platform {description.platform}: {identities[0].name} comes with an {arch} processor")
-    log = machine.kernel_log.value if description.kernel_log else None
     machine = replace(machine, assumed=(*machine.assumed, *usual_meanings(description.gpus, matrix)))
-    faults = log.faults if log else ()
+    faults = machine.log_faults if description.kernel_log else ()
     refusing = next(filter(None, (refusing_driver(fault.line) for fault in faults)), "")
     return with_gpus(machine, identities, description.driver or refusing, faults, matrix)
 

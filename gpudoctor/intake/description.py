@@ -28,5 +28,10 @@ class Description(Struct, frozen=True):
     """Error messages that the person saw."""
 
     @property
+    def label(self) -> str:
+        """It in a few words."""
+        return ", ".join(filter(None, (*self.gpus, self.driver, self.torch)))
+
+    @property
     def empty(self) -> bool:
         return self == Description()

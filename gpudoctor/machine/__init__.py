@@ -87,6 +87,16 @@ class Machine(Record, frozen=True):
         environment = self.environment.value
         return environment.extensions if environment else ()
 
+    @property
+    def log_faults(self) -> tuple[LogFault, ...]:
+        """The lines of the kernel log about faults, oldest first, as far as the log is known."""
+        return self.kernel_log.value.faults if self.kernel_log.value else ()
+
+    @property
+    def kernels(self) -> tuple[SmokeKernel, ...]:
+        """The results of the smoke kernels, if they ran."""
+        return self.smoke.kernels if self.smoke else ()
+
     def installed(self, name: str) -> Distribution | None:
         """The installed distribution of that normalised name, if one is known."""
         environment = self.environment.value

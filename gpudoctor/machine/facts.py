@@ -9,6 +9,8 @@ from msgspec import Struct
 T = TypeVar("T")
 
 Vendor = Literal["nvidia", "amd"]
+PLATFORMS: dict[Vendor, str] = {"nvidia": "CUDA", "amd": "ROCm"}
+"""What programs compute with on the GPUs of each vendor."""
 FactState = Literal["known", "absent", "denied", "unknown"]
 ASSUMED = "assumed"
 """The source of what a description or a text leaves open."""

@@ -15,7 +15,7 @@ def torch(place: Place, remedy: ReplaceTorch, why: str) -> Step:
     version = remedy.version if remedy.version.startswith(">=") else f"={remedy.version}"
     packages = (f"pytorch-gpu{version}", remedy.build, *(name for name, _ in remedy.companions))
     if place.tool == "pixi":
-        text = f"{_declared(remedy.build)}pixi add {' '.join(repr(p) for p in packages)}"
+        text = f"{_advice_for_pixi(remedy.build)}pixi add {' '.join(repr(p) for p in packages)}"
         return ManualStep(text=text, why=why, risk="replaces")
     if not place.prefix:
         return ManualStep(text=f"conda install -c conda-forge {' '.join(repr(p) for p in packages)}", why=why)
@@ -24,7 +24,7 @@ def torch(place: Place, remedy: ReplaceTorch, why: str) -> Step:
     return RunStep(argv=argv, why=f"{why}{back}", risk="replaces")
 
 
-def _declared(build: str) -> str:
+def _advice_for_pixi(build: str) -> str:
     """pixi looks for what the manifest says, not for what the machine has."""
     return (
         f"pixi takes the CPU build where its manifest has no `{line}` below [system-requirements] (or for its "

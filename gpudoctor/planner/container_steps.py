@@ -79,7 +79,7 @@ def add_flags(place: Place, remedy: AddContainerFlags) -> tuple[Step, ...]:
     nvidia = _JETSON if place.jetson else _NVIDIA
     lines = {"nvidia": nvidia, "amd": _AMD, "shm": _SHM, "utility": _UTILITY, "recreate": _AGAIN}[remedy.wants]
     shown = "\n".join(
-        _filled(lines[name], remedy) for name in _chosen(lines, _TOOLS.get(place.container, place.container))
+        _fill(lines[name], remedy) for name in _chosen(lines, _TOOLS.get(place.container, place.container))
     )
     text = f"Start the container again with:\n{shown}"
     if again:
@@ -99,7 +99,7 @@ def _chosen(lines: dict[str, str], kind: str) -> list[str]:
     return [kind, compose, "kubernetes"]
 
 
-def _filled(line: str, remedy: AddContainerFlags) -> str:
+def _fill(line: str, remedy: AddContainerFlags) -> str:
     """Not str.format: the lines hold braces of their own."""
     for name, value in _groups(remedy, podman=line.startswith("podman")).items():
         line = line.replace(name, value)

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gpudoctor.finding import InstallDriver, InstallRocmDriver
 from gpudoctor.matrix.driver_packages import keeps_newer
 from gpudoctor.matrix.versions import figures
+from gpudoctor.plain_text import capital
 from gpudoctor.planner.place import Family, Place
 from gpudoctor.planner.system_packages import INSTALL, LAYERING, REMOVE, elsewhere, install, is_fixed
 from gpudoctor.planner.system_steps import reboot
@@ -45,7 +46,7 @@ def install_driver(place: Place, remedy: InstallDriver, matrix: Matrix) -> tuple
         return outside
     row = matrix.distributions.driver_package(place.os, remedy.branch, remedy.flavour)
     if row is None or row.by_hand or is_fixed(place) or (keeps_newer(row, place.driver) and not place.run_file):
-        text = f"{words[0].upper()}{words[1:]}.\n{_instructions(place, remedy, matrix, row)}"
+        text = f"{capital(words)}.\n{_instructions(place, remedy, matrix, row)}"
         steps: tuple[Step, ...] = (ManualStep(text=text, why=remedy.why, risk="root"),)
     else:
         steps = (*_without_run_file(place), *_by_packages(place, remedy, row, matrix))
@@ -80,7 +81,7 @@ def _commands(place: Place, remedy: InstallDriver, row: DriverPackage, matrix: M
     if row.stream:
         return (*_stream(row), *_older_versions(place, remedy), _allowing_erasure(remedy, row))
     if row.locked:
-        return (*_locked(row), *_older_versions(place, remedy), _allowing_erasure(remedy, row))
+        return (*_lock_versions(row), *_older_versions(place, remedy), _allowing_erasure(remedy, row))
     components = "the components contrib, non-free and non-free-firmware must be enabled"
     return (install(place, row.packages, _because(remedy.why, components)),)
 
@@ -138,7 +139,7 @@ def _stream(row: DriverPackage) -> tuple[Step, ...]:
     )
 
 
-def _locked(row: DriverPackage) -> tuple[Step, ...]:
+def _lock_versions(row: DriverPackage) -> tuple[Step, ...]:
     """A repository without streams holds several branches: locking the versions keeps to one."""
     lock, pattern = ("dnf", "versionlock"), f"*nvidia*{row.branch}*"
     plugin = ("dnf", "install", "-y", "python3-dnf-plugin-versionlock")
@@ -239,14 +240,14 @@ def install_rocm_driver(place: Place, remedy: InstallRocmDriver, matrix: Matrix)
         return outside
     command = _AMDS_PACKAGES.get(place.family)
     if remedy.inbox:
-        step: Step = ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root")
+        step: Step = ManualStep(text=f"{capital(words)}.", why=remedy.why, risk="root")
         if command and not is_fixed(place):
             add, remove = (*INSTALL[place.family], "amdgpu-dkms"), (*REMOVE[place.family], "amdgpu-dkms")
             step = as_root(remove, remedy.why, add)
         return (step, reboot("loads the new kernel driver"))
     if place.os.id and not matrix.distributions.supports_amdgpu_dkms(place.os, remedy.kernel or place.kernel):
         return (_own_kernel_driver(place, remedy, matrix), reboot("starts the new kernel"))
-    text = f"{words[0].upper()}{words[1:]}."
+    text = f"{capital(words)}."
     if command:
         text = (
             "No distribution has amdgpu-dkms: first set up AMD's repository for this release (amdgpu-install, from "

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from msgspec import Struct
 
 from gpudoctor.finding import (
+    SEVERITIES,
     AnyRemedy,
     Finding,
     Fix,
@@ -29,8 +30,7 @@ Judge = Callable[[Machine], Iterable[Finding]]
 """The checks, with what a person selected and ignored."""
 
 Key = tuple[str, str, str]
-_SEVERITIES = ("note", "warning", "error")
-_OF_A_PACKAGE = (ReplacePackage, ReinstallPackage, RemovePackage)
+PACKAGE_REMEDIES = (ReplacePackage, ReinstallPackage, RemovePackage)
 
 TRIED = ".trial"
 """How evidence of a problem that an import showed ends: "torch.trial", "jax.trial"."""
@@ -59,12 +59,12 @@ class Outlook(Struct, frozen=True):
 
     def has(self, finding: Finding) -> bool:
         """Whether the problem is there, at least as severe."""
-        key, weight = key_of(finding), _weight(finding)
-        return any(key_of(one) == key and _weight(one) >= weight for one in self.problems)
+        key, severity = key_of(finding), _place(finding)
+        return any(key_of(one) == key and _place(one) <= severity for one in self.problems)
 
 
-def _weight(finding: Finding) -> int:
-    return _SEVERITIES.index(finding.severity)
+def _place(finding: Finding) -> int:
+    return SEVERITIES.index(finding.severity)
 
 
 class Foresight:
@@ -137,10 +137,10 @@ def _still_fails(failed: Finding, finding: Finding, fix: Fix) -> bool:
         return True
     if _is_effect(failed, finding) or finding.slug in failed.possible_causes:
         return False
-    changed = {one.name for one in fix.remedies if isinstance(one, _OF_A_PACKAGE) and not _only_adds(one, own)}
+    changed = {one.name for one in fix.remedies if isinstance(one, PACKAGE_REMEDIES) and not _only_adds(one, own)}
     changed |= {"torch" for one in fix.remedies if isinstance(one, ReplaceTorch)}
-    about = failed.subject.partition(" ")[0]
-    return changed.isdisjoint({about, failed.framework, *(one.name for one in own if isinstance(one, _OF_A_PACKAGE))})
+    written_again = {one.name for one in own if isinstance(one, PACKAGE_REMEDIES)}
+    return changed.isdisjoint({failed.subject.partition(" ")[0], failed.framework, *written_again})
 
 
 def _only_adds(remedy: AnyRemedy, own: Iterable[AnyRemedy]) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import ReplaceTorch
+from gpudoctor.finding import ReplaceTorch, Risk
 from gpudoctor.frameworks.package_spec import EXACTLY, PackageSpec, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
@@ -52,8 +52,7 @@ def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, 
         return (ManualStep(text=text, why=why, risk="replaces"),)
     if why_not := place.obstacle or installer_obstacle(place, situation, wanted):
         inside = _new_venv(place) if place.tool == "managed" else place
-        command = shlex.join(install_argvs(inside, wanted, index)[-1])
-        return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
+        return (once_possible(why_not, install_argvs(inside, wanted, index)[-1], why),)
     if place.tool == "managed":
         return _in_a_new_venv(place, situation, request)
     if place.user_site or place.pythonpath:
@@ -65,7 +64,7 @@ def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, 
     undo = restore(place, situation, wanted)
     kept = torch_to_keep(situation, wanted) if not index else ()
     commands = install_argvs(place, (*wanted, *kept), index, again=again, machine=situation.machine)
-    why += _constrained(place, situation.machine)
+    why += _doubt_of_constraints(place, situation.machine)
     if any("===" in word for word in commands[-1]):
         why += f"; {EXACTLY}"
     last_why = "what it requires" if len(commands) > 1 and again == wanted else why
@@ -85,6 +84,11 @@ def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, 
     return (*first, *_without_twins(place, situation.machine, wanted), *steps, *_in_the_image(place, request))
 
 
+def once_possible(why_not: str, argv: Argv, why: str, risk: Risk = "replaces") -> ManualStep:
+    """A command for a person, who first has to remove what is in its way."""
+    return ManualStep(text=f"{why_not}. Then:\n{shlex.join(argv)}", why=why, risk=risk)
+
+
 def _without_twins(place: Place, machine: Machine, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
     """Uninstall what has two records: pip replaces one of the two, and mixes the files of the other with the new
     ones. uv replaces both."""
@@ -101,8 +105,7 @@ def reinstall(place: Place, situation: Situation, request: Wanted) -> tuple[Step
     if place.pythonpath and not place.obstacle:
         return (_beside_the_environment(place, situation, request),)
     if why_not := place.obstacle or installer_obstacle(place, situation, wanted):
-        command = shlex.join(over_itself(place, wanted, index, machine))
-        return (ManualStep(text=f"{why_not}. Then:\n{command}", why=why, risk="replaces"),)
+        return (once_possible(why_not, over_itself(place, wanted, index, machine), why),)
     remains = leftovers(place, situation, (item.name for item in wanted))
     argv = over_itself(place, wanted, index, None if remains else machine)
     step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
@@ -129,7 +132,7 @@ def variables(place: Place) -> dict[str, str]:
     return {"PIP_REQUIRE_VIRTUALENV": "0"} if needless else {}
 
 
-def _constrained(place: Place, machine: Machine) -> str:
+def _doubt_of_constraints(place: Place, machine: Machine) -> str:
     """Constraints that could not be read: the command may fail, and a person has to decide."""
     settings = place.settings
     named = machine.variables.get("PIP_CONSTRAINT" if place.tool == "pip" else "UV_CONSTRAINT", "")

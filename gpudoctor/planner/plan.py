@@ -68,10 +68,11 @@ def same_step(one: Step, other: Step) -> bool:
 def steps_for_all(remedies: Iterable[AnyRemedy], here: Place, situation: Situation) -> tuple[Step, ...]:
     """The steps of remedies in order, each once; neighbours that one command can do together are one step."""
     groups = (tuple(group) for _, group in groupby(remedies, key=command_key))
-    return _with_one_dockerfile(_once(step for group in groups for step in steps_together(group, here, situation)))
+    steps = _once(step for group in groups for step in steps_together(group, here, situation))
+    return _with_image_lines_together(steps)
 
 
-def _with_one_dockerfile(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def _with_image_lines_together(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """The steps, with all lines for the image's Dockerfile below one heading, behind the commands."""
     written = [step for step in steps if isinstance(step, ManualStep) and step.text.startswith(IN_THE_IMAGE)]
     if len(written) < 2:

@@ -59,7 +59,7 @@ def planned_steps(
     stopped, waiting = False, set[str]()
     planned = []
     drawn = _steps(tasks, here, situation)
-    halved = _halved(drawn)
+    halved = _half_done(drawn)
     for one in drawn:
         ids = tuple(dict.fromkeys(finding.id for finding in one.because))
         why_not = _why_not(one.step, here, allowed)
@@ -106,7 +106,7 @@ def _steps(tasks: Iterable[Task], here: Place, situation: Situation) -> list[_Dr
     return sorted(drawn, key=lambda one: (one.stage, one.waits))
 
 
-def _halved(drawn: Iterable[_Drawn]) -> list[Finding]:
+def _half_done(drawn: Iterable[_Drawn]) -> list[Finding]:
     """The problems of which only a part of the fix could run: a package taken away, and none put in its place. Fixes
     that share a step go together."""
     reasons = [one.because for one in drawn]

@@ -145,7 +145,7 @@ def _if_possible(place: Place, step: Step) -> tuple[Step, ...]:
     why_not = _obstacle(place, place.conda if step.argv[0] == place.conda else "")
     if not why_not:
         return (step,)
-    return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(step.argv)}", why=step.why, risk=step.risk),)
+    return (pip_steps.once_possible(why_not, step.argv, step.why, step.risk),)
 
 
 def _obstacle(place: Place, program: str) -> str:
@@ -174,7 +174,7 @@ def remove_package(place: Place, situation: Situation, remedy: RemovePackage) ->
     undo = pip_steps.restore(place, situation, (PackageSpec(name=remedy.name, spec=""),))
     argv = pip_steps.uninstall_argv(place, (remedy.name,))
     if why_not := installer_obstacle(place, situation, ()):  # what takes its place could not be installed
-        return (ManualStep(text=f"{why_not}. Then:\n{shlex.join(argv)}", why=remedy.why, risk="replaces"),)
+        return (pip_steps.once_possible(why_not, argv, remedy.why),)
     step = RunStep(argv=argv, why=remedy.why, risk="replaces", undo=undo)
     strays = remove_leftovers(stray_records(place, situation.machine, (remedy.name,)))
     removed = (one for first in strays for one in _if_possible(place, first))

@@ -12,7 +12,6 @@ from gpudoctor.finding import (
     Fix,
     NotJudged,
     ReinstallPackage,
-    RemovePackage,
     ReplacePackage,
     ReplaceTorch,
     SetVariable,
@@ -22,7 +21,7 @@ from gpudoctor.finding import (
     verdict_of,
 )
 from gpudoctor.machine import Machine
-from gpudoctor.planner.foresight import Foresight, Judge
+from gpudoctor.planner.foresight import PACKAGE_REMEDIES, Foresight, Judge
 from gpudoctor.planner.install_requests import compiled_for_another, pinning_another
 from gpudoctor.planner.place import Place, is_variable, place
 from gpudoctor.planner.plan import steps_for_all
@@ -122,7 +121,7 @@ def repair(
         left=tuple(_not_fixed(finding, in_vain) for finding in found.left if finding.fixes),
         pinned=_bound_to_the_old(found, situation, torch) if torch else (),
         helpless=tuple(dict.fromkeys(name_of(finding) for finding in found.left if not finding.fixes)),
-        predicted=_predicted(found, steps, questions_on(found.outlook.machine)),
+        predicted=_prediction(found, steps, questions_on(found.outlook.machine)),
     )
     unanswered = tuple(dict.fromkeys(question.why for question in questions if question.matters))
     notes = (one for one in findings if one.severity == "note" and _may_be_offered(one.fixes[:1]))
@@ -147,12 +146,9 @@ def _of_notes(notes: Iterable[Finding]) -> Iterator[str]:
 
 def _bound_to_the_old(found: Plan, situation: Situation, torch: ReplaceTorch) -> tuple[str, ...]:
     """Installed packages that stay and do not go with the torch that comes."""
-    replaced = {r.name for move in found.moves for r in move.fix.remedies if isinstance(r, _OF_A_PACKAGE)}
+    replaced = {r.name for move in found.moves for r in move.fix.remedies if isinstance(r, PACKAGE_REMEDIES)}
     bound = (*pinning_another(situation, torch.version), *compiled_for_another(situation, torch))
     return tuple(text for text in bound if text.partition(" ")[0] not in replaced)
-
-
-_OF_A_PACKAGE = (ReplacePackage, ReinstallPackage, RemovePackage)
 
 
 def _packages_named(argv: tuple[str, ...]) -> tuple[str, ...]:
@@ -197,7 +193,7 @@ def _not_fixed(finding: Finding, in_vain: Callable[[Finding, Fix], bool]) -> str
     return f"{name_of(finding)} is not fixed in this run: each of its fixes would break something else."
 
 
-def _predicted(found: Plan, steps: Sequence[PlannedStep], questions: Iterable[NotJudged]) -> Predicted:
+def _prediction(found: Plan, steps: Sequence[PlannedStep], questions: Iterable[NotJudged]) -> Predicted:
     left, notes = found.outlook.problems, found.outlook.notes
     return Predicted(verdict_of(left, questions), unique_ids(left), _until(found, steps), unique_ids(notes))
 

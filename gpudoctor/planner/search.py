@@ -179,7 +179,7 @@ class Search:
             without = tuple(other for other in moves if other is not move)
             if self._leaves(without) <= leaves:
                 moves = without
-        once = _with_one_torch(moves)
+        once = _without_replaced_builds(moves)
         return once if once != moves and self._leaves(once) <= leaves else moves
 
     def _leaves(self, moves: tuple[Move, ...]) -> float:
@@ -200,7 +200,7 @@ class Search:
             outlook = after
 
 
-def _with_one_torch(moves: tuple[Move, ...]) -> tuple[Move, ...]:
+def _without_replaced_builds(moves: tuple[Move, ...]) -> tuple[Move, ...]:
     """The moves with only the last of several builds of torch; their other remedies stay."""
     builds = [remedy for move in moves for remedy in move.fix.remedies if isinstance(remedy, ReplaceTorch)]
     replaced = [id(remedy) for remedy in builds[:-1]]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.finding import InstallKernel, InstallSystemPackage
 from gpudoctor.matrix.driver_packages import kernel_package
 from gpudoctor.matrix.versions import figures
+from gpudoctor.plain_text import capital
 from gpudoctor.planner.place import Family, Place, by_manager
 from gpudoctor.spelling import is_name, is_version
 from gpudoctor.step import ManualStep, Step, as_root
@@ -142,7 +143,7 @@ def install_kernel(place: Place, remedy: InstallKernel, matrix: Matrix) -> tuple
     why = "; ".join(filter(None, (remedy.why.rstrip("."), newest, "the present kernel stays in the boot menu")))
     if row is None or is_fixed(place):
         update = _UPDATED.get(place.os.image)
-        text = f"{update}, then boot the new kernel." if update else f"{words[0].upper()}{words[1:]}."
+        text = f"{update}, then boot the new kernel." if update else f"{capital(words)}."
         return (ManualStep(text=text, why=why, risk="root"),)
     if place.arch != "x86_64":
         package = package.replace("amd64", _DEBIAN_ARCHES.get(place.arch, place.arch))

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.finding import BlockModule, JoinGroup, LoadModule, RebuildModule, StartService, UnblockModule
+from gpudoctor.plain_text import capital
 from gpudoctor.planner.place import Family, Place, by_manager, is_path
 from gpudoctor.planner.system_packages import INSTALL, elsewhere, exact_package, is_fixed
 from gpudoctor.spelling import is_name, is_version
@@ -35,7 +36,7 @@ def rebuild_module(place: Place, remedy: RebuildModule, matrix: Matrix) -> tuple
         return outside
     headers = _headers(place, matrix)
     if not place.kernel or headers is None or is_fixed(place):
-        return (ManualStep(text=f"{words[0].upper()}{words[1:]}.", why=remedy.why, risk="root"),)
+        return (ManualStep(text=f"{capital(words)}.", why=remedy.why, risk="root"),)
     version = f"/{remedy.version}" if remedy.version and is_version(remedy.version) else ""
     tree = remedy.tree if is_name(remedy.tree) else remedy.module
     build = ("install", f"{tree}{version}") if version else ("autoinstall",)

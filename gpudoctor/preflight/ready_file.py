@@ -26,7 +26,7 @@ class ReadyFile:
                     raise ValueError("something else than a plain file lies there")
                 os.unlink(self.path)
         except (OSError, ValueError) as error:
-            raise self._failed(error) from None
+            raise self._failure(error) from None
 
     def write(self) -> None:
         """Write the file as a whole: a probe never reads half of it."""
@@ -40,7 +40,7 @@ class ReadyFile:
         except (OSError, ValueError) as error:
             with suppress(OSError, ValueError):
                 os.unlink(made)
-            raise self._failed(error) from None
+            raise self._failure(error) from None
 
-    def _failed(self, error: Exception) -> InputError:
+    def _failure(self, error: Exception) -> InputError:
         return InputError(f"--ready-file {self.path}: cannot be written: {reason_of(error)}")

@@ -26,21 +26,41 @@ def hidden_framework(around: Surroundings, modules: Iterable[str]) -> str:
 
 
 def _folders(around: Surroundings) -> Iterator[tuple[str, str]]:
-    layout, known = around.layout, {folder.path for folder in around.path.folders}
-    without = {**around.environ, _NO_USER_SITE: ""}
-    for folder, via in site_folders(around.host, layout, without):
+    """Folders where packages may lie, and why Python does not look there."""
+    yield from _without_user_site(around)
+    yield from _of_other_pythons(around)
+    yield from _outside_the_venv(around)
+    yield from _of_another_pip(around)
+
+
+def _without_user_site(around: Surroundings) -> Iterator[tuple[str, str]]:
+    known = {folder.path for folder in around.path.folders}
+    for folder, via in site_folders(around.host, around.layout, {**around.environ, _NO_USER_SITE: ""}):
         if via == "user site" and folder not in known:
             yield folder, f"{_NO_USER_SITE} is set, so Python does not look there"
+
+
+def _of_other_pythons(around: Surroundings) -> Iterator[tuple[str, str]]:
+    layout = around.layout
     for version in lib_folders(around.host, layout.prefix):
         if version != layout.python:
             folder = posixpath.join(layout.prefix, "lib", f"python{version}", "site-packages")
             yield folder, f"it is for Python {version}, and this is Python {layout.python}"
-    if layout.kind == "venv" and not layout.system_site:
-        seeing = replace(layout, config={**layout.config, "include-system-site-packages": "true"})
-        for folder, via in site_folders(around.host, seeing, around.environ):
-            if via != "site":
-                yield folder, "pyvenv.cfg says include-system-site-packages = false"
-    for program, named in pips_of_others(around.host, layout):
+
+
+def _outside_the_venv(around: Surroundings) -> Iterator[tuple[str, str]]:
+    layout = around.layout
+    if layout.kind != "venv" or layout.system_site:
+        return
+    seeing = replace(layout, config={**layout.config, "include-system-site-packages": "true"})
+    for folder, via in site_folders(around.host, seeing, around.environ):
+        if via != "site":
+            yield folder, "pyvenv.cfg says include-system-site-packages = false"
+
+
+def _of_another_pip(around: Surroundings) -> Iterator[tuple[str, str]]:
+    known = {folder.path for folder in around.path.folders}
+    for program, named in pips_of_others(around.host, around.layout):
         if (other := layout_of(around.host, named)) is None:
             continue
         for folder, via in site_folders(around.host, other, around.environ):

@@ -143,13 +143,13 @@ def _uv_keys(host: Host, folder: str) -> tuple[str, ...]:
     """ "uv" if a line begins that table, and the settings that stand in it."""
     text = host.text(posixpath.join(folder, "pyproject.toml"), _LIMIT).value or ""
     head = ("uv",) if "[tool.uv]" in text.splitlines() else ()
-    table = _table(_table(_toml(text), "tool"), "uv")
+    table = _table(_toml(text), "tool", "uv")
     plain = (f"uv.{key}" for key, value in table.items() if not isinstance(value, dict) and not _is_tables(value))
     return (*head, *itertools.islice(plain, _MOST_MEMBERS))
 
 
 def _pdm_keys(host: Host, folder: str) -> tuple[str, ...]:
-    sources = _table(_table(_read(host, folder, "pyproject.toml"), "tool"), "pdm").get("source")
+    sources = _table(_read(host, folder, "pyproject.toml"), "tool", "pdm").get("source")
     return tuple(f"source.{row['name']}" for row in _tables(sources) if isinstance(row.get("name"), str))
 
 
@@ -160,7 +160,7 @@ def _of_hatch(host: Host, folder: str, name: str) -> Project:
     if not text or "tool.hatch" not in text:
         return Project()
     project = _toml(text)
-    default = _table(_table(_table(_table(project, "tool"), "hatch"), "envs"), "default")
+    default = _table(project, "tool", "hatch", "envs", "default")
     own = _table(project, "project").get("name")
     if default.get("path") != ".venv" if not name else own != name:
         return Project()
@@ -221,7 +221,7 @@ def _from_pyproject(host: Host, folder: str) -> Iterator[TorchAsked]:
 
 def _indexes_of_torch(project: dict[str, Any]) -> dict[tuple[str, str], str]:
     """The index that uv takes torch from, by the group and the extra that it is for; both "" for any other."""
-    uv = _table(_table(project, "tool"), "uv")
+    uv = _table(project, "tool", "uv")
     rows, sources = uv.get("index"), _table(uv, "sources").get("torch")
     urls = {str(row.get("name")): row.get("url") for row in _tables(rows)}
     found = ((row, urls.get(str(row.get("index")))) for row in _tables(sources))
@@ -258,7 +258,7 @@ def _toml(text: str) -> dict[str, Any]:
 
 def _members(host: Host, folder: str, project: dict[str, Any]) -> Iterator[str]:
     """Folders of a uv workspace: their requirements are locked together with the project's own."""
-    listed = _table(_table(_table(project, "tool"), "uv"), "workspace").get("members")
+    listed = _table(project, "tool", "uv", "workspace").get("members")
     for pattern in listed if isinstance(listed, list) else ():
         if not isinstance(pattern, str):
             continue
@@ -295,10 +295,10 @@ def _declared(project: dict[str, Any], file: str) -> Iterator[TorchAsked]:
     for group, lines in _table(project, "dependency-groups").items():
         yield from _lines(lines, file, group=group)
     tool = _table(project, "tool")
-    for table in _table(_table(tool, "hatch"), "envs").values():
+    for table in _table(tool, "hatch", "envs").values():
         for key in ("dependencies", "extra-dependencies"):
             yield from _lines(table.get(key) if isinstance(table, dict) else None, file)
-    for group, lines in _table(_table(tool, "pdm"), "dev-dependencies").items():
+    for group, lines in _table(tool, "pdm", "dev-dependencies").items():
         yield from _lines(lines, file, group=group)
     yield from _lines(_table(tool, "uv").get("dev-dependencies"), file, group="dev")
     yield from _of_poetry(_table(tool, "poetry"), file)
@@ -327,9 +327,11 @@ def _named(table: dict[str, Any], file: str, group: str) -> Iterator[TorchAsked]
             yield TorchAsked(file=file, requirement=text, group=group)
 
 
-def _table(parent: Any, name: str) -> dict[str, Any]:
-    found = parent.get(name) if isinstance(parent, dict) else None
-    return found if isinstance(found, dict) else {}
+def _table(data: Any, *names: str) -> dict[str, Any]:
+    """The table below these names; empty where there is none."""
+    for name in names:
+        data = data.get(name) if isinstance(data, dict) else None
+    return data if isinstance(data, dict) else {}
 
 
 def _lines(lines: Iterable[Any] | None, file: str, *, group: str = "", extra: str = "") -> Iterator[TorchAsked]:

@@ -6,6 +6,8 @@ separately what another driver would allow.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from gpudoctor.finding import Fix, InstallDriver, Manual, ReplaceTorch, SetVariable
 from gpudoctor.frameworks.torch.builds import Choice, RejectedCandidate, candidates, gpus_to_serve
 from gpudoctor.frameworks.torch.candidates import INSTALLABLE, merely_built
@@ -202,7 +204,7 @@ class _Choosing:
             settings = [r for r in fix.remedies if isinstance(r, SetVariable)]
             held = {n: v for n, v in self.machine.variables.items() if n.startswith(OVERRIDE) and v}
             env = {**held, **{setting.name: setting.value for setting in settings}}
-            version, build = (torch.version, torch.build) if torch else _named(self.keep)
+            version, build = (torch.version, torch.build) if torch else _release_and_build(self.keep)
             why = [fix.title, *dict.fromkeys(setting.why for setting in settings)]
             remedies = fix.remedies
             if torch is None:
@@ -338,40 +340,44 @@ class _Choosing:
         asked = any(gpu.vendor == "nvidia" for gpu in self.gpus) and not no_driver(self.machine)
         return not (asked and self.native and all(choice.driver == "unknown" for choice in self.native))
 
-    def _notes(self) -> list[str]:
-        notes = []
+    def _notes(self) -> Iterator[str]:
         if self.fault:
-            notes.append(f"{self.fault[0].upper()}{self.fault[1:]}: no torch can use it until that is changed.")
+            yield f"{self.fault[0].upper()}{self.fault[1:]}: no torch can use it until that is changed."
         if not self.present and not self.machine.buses.known:
-            notes.append(f"Whether there is a GPU is unknown ({self.machine.buses.why or 'not probed'}).")
-        for gpu in self.present:
-            if not gpu.arch.value:
-                notes.append(f"The architecture of {gpu.name} is unknown: nothing is proposed for it.")
-            elif gpu not in self.gpus:
-                why = "integrated" if gpu.integrated else "no build supports it, or only without the others"
-                why = self._without_a_driver(gpu) or why
-                notes.append(f"{gpu.name} ({gpu.arch.value}) is left out: {why}.")
-        if any(gpu.vendor == "nvidia" for gpu in self.gpus):
-            if no_driver(self.machine):
-                notes += self._for_which_driver()
-            elif self.driver is None and not self._certain():
-                notes.append("The driver's version is unknown: each choice names the oldest driver that it needs.")
+            yield f"Whether there is a GPU is unknown ({self.machine.buses.why or 'not probed'})."
+        yield from self._left_out()
+        yield from self._about_the_driver()
         if self.situation.python is None:
-            notes.append("The Python is unknown: not every build has a wheel for every Python.")
+            yield "The Python is unknown: not every build has a wheel for every Python."
         if self._apart and self.native:
             owner = "conda" if self.place == "conda" else "The distribution"
-            notes.append(f"{owner} owns the torch of this environment: the wheel goes into a venv of its own.")
+            yield f"{owner} owns the torch of this environment: the wheel goes into a venv of its own."
         if not self.gpus and not self.native:
-            notes += self._on_another_system()
-        return [*notes, *common_notes(self.situation, self.gpus, ("torch", "rocm"))]
+            yield from self._on_another_system()
+        yield from common_notes(self.situation, self.gpus, ("torch", "rocm"))
+
+    def _left_out(self) -> Iterator[str]:
+        """GPUs that the choice is not for."""
+        for gpu in self.present:
+            if not gpu.arch.value:
+                yield f"The architecture of {gpu.name} is unknown: nothing is proposed for it."
+            elif gpu not in self.gpus:
+                why = "integrated" if gpu.integrated else "no build supports it, or only without the others"
+                yield f"{gpu.name} ({gpu.arch.value}) is left out: {self._without_a_driver(gpu) or why}."
+
+    def _about_the_driver(self) -> Iterator[str]:
+        """What the choice assumes of NVIDIA's driver where that is not known."""
+        if not any(gpu.vendor == "nvidia" for gpu in self.gpus):
+            return
+        if no_driver(self.machine):
+            if driver := driver_to_install(self.situation, self.gpus):
+                yield f"No NVIDIA driver is loaded: this is chosen for {driver_name(driver)}."
+        elif self.driver is None and not self._certain():
+            yield "The driver's version is unknown: each choice names the oldest driver that it needs."
 
     def _on_another_system(self) -> list[str]:
         fixes = on_another_system(c_library(self.situation), self.rejected)
         return [remedy.text for fix in fixes for remedy in fix.remedies if isinstance(remedy, Manual)]
-
-    def _for_which_driver(self) -> list[str]:
-        driver = driver_to_install(self.situation, self.gpus)
-        return [f"No NVIDIA driver is loaded: this is chosen for {driver_name(driver)}."] if driver else []
 
     def _without_a_driver(self, gpu: Gpu) -> str:
         """Why a GPU is left out that the present driver does not run."""
@@ -381,5 +387,5 @@ class _Choosing:
         return f"{why}; it needs {driver_needs(self.matrix, gpu)}{others}"
 
 
-def _named(torch: Torch | None) -> tuple[str | None, str | None]:
+def _release_and_build(torch: Torch | None) -> tuple[str | None, str | None]:
     return (torch.release, torch.build) if torch else (None, None)

@@ -71,7 +71,7 @@ class _Choosing:
     def recommendation(self) -> Recommendation:
         ordered = builds_for(self.situation, self.framework.framework, self.gpus)
         fitting = [row for row in ordered if id(row) not in self.out]
-        known = [row for row in fitting if self._known(row)]
+        known = [row for row in fitting if self._is_known_to_run(row)]
         for row in fitting if known else ():
             if row not in known:
                 self.out[id(row)] = f"not known to have code for {arch_names(self.gpus)}"
@@ -147,7 +147,7 @@ class _Choosing:
     def _issues(self, row: FrameworkBuild) -> tuple[KnownIssue, ...]:
         return of_release(self.situation, self.gpus, row.install, self._release(row))
 
-    def _known(self, row: FrameworkBuild) -> bool:
+    def _is_known_to_run(self, row: FrameworkBuild) -> bool:
         """Whether some GPU is known to run it; what a person installs by hand is for any GPU of NVIDIA."""
         by_hand = not row.install and row.vendor == "nvidia"
         ours = (gpu for gpu in self.gpus if supports(self.situation, row, gpu))
@@ -167,9 +167,9 @@ class _Choosing:
         wanted = remedies(self.situation, self.framework.title, row, release, self.installed)
         levels = {self._level(row, gpu) for gpu in self._of(row.vendor)}
         level = next(level for level in ("unmeasured", "ptx", "native") if level in levels)
-        return self._installed_by(wanted, level, self._why(row, level, release))
+        return self._recommendation(wanted, level, self._why(row, level, release))
 
-    def _installed_by(
+    def _recommendation(
         self, wanted: tuple[RemovePackage | ReplacePackage, ...], level: BuildLevel, why: Iterable[str]
     ) -> Recommended:
         return Recommended(
@@ -201,26 +201,31 @@ class _Choosing:
             yield f"known issue: {issue.symptom}. {issue.workaround}"
         if level == "ptx":
             yield "the driver compiles its code for the GPU when it is first used"
-        if level == "unmeasured" and not self._known(row):
+        if level == "unmeasured" and not self._is_known_to_run(row):
             yield "whether it has code for the GPU is not known: the matrix does not hold what it carries"
-        major = (row.cuda or "").partition(".")[0]
-        sharing = [one for one in self.situation.frameworks if major and (one.cuda or "").partition(".")[0] == major]
-        for one in sharing:
-            if one.name != row.framework:
-                yield f"shares its CUDA {major} libraries with the installed {one.named}"
-        torch = self.situation.torch
-        for dependent in self.situation.matrix.tables.torch_dependents:
-            if dependent.package == row.install and dependent.version == f"=={release}":
-                here = f", and {torch.version} is installed" if torch else ""
-                yield f"requires torch {dependent.torch}{here}"
+        yield from self._shared_libraries(row)
+        yield from self._required_torch(row, release)
         if self.installed:
             yield f"{self.installed.text} is installed"
+
+    def _shared_libraries(self, row: FrameworkBuild) -> Iterator[str]:
+        major = (row.cuda or "").partition(".")[0]
+        for one in self.situation.frameworks if major else ():
+            if one.name != row.framework and (one.cuda or "").partition(".")[0] == major:
+                yield f"shares its CUDA {major} libraries with the installed {one.named}"
+
+    def _required_torch(self, row: FrameworkBuild, release: str) -> Iterator[str]:
+        torch = self.situation.torch
+        here = f", and {torch.version} is installed" if torch else ""
+        for dependent in self.situation.matrix.tables.torch_dependents:
+            if dependent.package == row.install and dependent.version == f"=={release}":
+                yield f"requires torch {dependent.torch}{here}"
 
     def _on_the_cpu(self, beside_gpus: bool) -> Iterator[Recommended]:
         if self.framework.cpu:
             remark = "the GPUs are not used" if beside_gpus else "no usable GPU was found"
             wanted = (ReplacePackage(self.framework.cpu, self._releases()),)
-            yield self._installed_by(wanted, "cpu", (remark,))
+            yield self._recommendation(wanted, "cpu", (remark,))
 
     def _releases(self) -> str:
         """The required releases, as a specifier."""

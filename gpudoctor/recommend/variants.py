@@ -89,17 +89,17 @@ class _Asked:
         said = stated_cuda(self.situation.machine)
         return said or (self.situation.matrix.nvidia.cuda_served(self.driver) if self.driver else None)
 
-    def _known_to(self, installer: str) -> tuple[str, ...]:
+    def _targets_of(self, installer: str) -> tuple[str, ...]:
         rows = self.situation.matrix.tables.installer_targets
         listed = next((row.targets for row in rows if row.installer == installer), ())
         return tuple(target for target in listed if target in self.targets)
 
     def _installers(self) -> Iterator[tuple[str, dict[str, str]]]:
-        amd = "" if self.driver else next(iter(self._known_to("uv")), "")
+        amd = "" if self.driver else next(iter(self._targets_of("uv")), "")
         yield "uv", {"UV_CUDA_DRIVER_VERSION": self.driver or "", "UV_AMD_GPU_ARCHITECTURE": amd}
-        least = _dotted(self.capabilities[0]) if self.capabilities else ""
+        least = _with_dot(self.capabilities[0]) if self.capabilities else ""
         yield "conda", {"CONDA_OVERRIDE_CUDA": self.cuda or "", "CONDA_OVERRIDE_CUDA_ARCH": least}
-        greatest = _dotted(self.capabilities[-1]) if self.capabilities else ""
+        greatest = _with_dot(self.capabilities[-1]) if self.capabilities else ""
         yield (
             "nvidia-variant-provider",
             {
@@ -110,7 +110,7 @@ class _Asked:
         yield (
             "amd-variant-provider",
             {
-                "AMD_VARIANT_PROVIDER_FORCE_GFX_ARCH": ",".join(self._known_to("amd-variant-provider")),
+                "AMD_VARIANT_PROVIDER_FORCE_GFX_ARCH": ",".join(self._targets_of("amd-variant-provider")),
                 "AMD_VARIANT_PROVIDER_FORCE_ROCM_VERSION": _three(self.rocm) if self.amd and self.rocm else "",
             },
         )
@@ -124,7 +124,7 @@ class _Asked:
                 major, own = self.capabilities[-1]
                 real = tuple(f"{major}{each}_real" for each in range(own, -1, -1))
                 yield VariantProperty("nvidia", "sm_arch", (*real, f"{major}0_virtual"))
-        if targets := self._known_to("amd-variant-provider"):
+        if targets := self._targets_of("amd-variant-provider"):
             yield VariantProperty("amd", "gfx_arch", tuple(sorted(targets)))
         if self.amd and self.rocm:
             yield VariantProperty("amd", "rocm_version", (_three(self.rocm).rpartition(".")[0],))
@@ -135,7 +135,7 @@ class _Asked:
         if self.driver and self.amd:
             yield f"uv chooses for the NVIDIA driver alone: {gpu_names(self.amd)} gets no build."
         if len(self.capabilities) > 1:
-            least, greatest = _dotted(self.capabilities[0]), _dotted(self.capabilities[-1])
+            least, greatest = _with_dot(self.capabilities[0]), _with_dot(self.capabilities[-1])
             yield (
                 f"The NVIDIA GPUs differ: conda takes compute capability {least}, nvidia-variant-provider {greatest},"
                 " and uv looks at none. A build that suits one need not have code for the others."
@@ -143,9 +143,9 @@ class _Asked:
         elif self.nvidia and self.driver:
             yield "uv looks at the driver alone, and may choose a build without code for the GPU."
         for installer in ("uv", "amd-variant-provider"):
-            if self.targets and not self._known_to(installer) and not (installer == "uv" and self.driver):
+            if self.targets and not self._targets_of(installer) and not (installer == "uv" and self.driver):
                 yield f"{installer} does not know {' or '.join(self.targets)}: it chooses a build for the CPU."
-        known = self._known_to("uv")
+        known = self._targets_of("uv")
         if len(self.targets) > 1 and known and not self.driver:
             yield f"uv takes one AMD GPU of several, {known[0]}; amd-variant-provider takes all that it knows."
 
@@ -180,7 +180,7 @@ def _above(major: int, release: int) -> Iterator[str]:
             yield str(each)
 
 
-def _dotted(own: Capability) -> str:
+def _with_dot(own: Capability) -> str:
     return f"{own[0]}.{own[1]}"
 
 

@@ -46,11 +46,10 @@ def alerts(report: Report) -> Iterator[Alert]:
         text = "\n".join(finding_lines(finding))
         fingerprint = counted(*_lasting(finding, place))
         yield Alert(finding.id, finding.severity, text, path, line, finding.subject, fingerprint, finding)
-    for question in report.not_judged:
-        if question.matters:
-            name = examined_name(report)
-            text, fingerprint = f"could not check: {question.why}", counted(question.id, "not judged", name)
-            yield Alert(question.id, "error" if report.exit_code else "warning", text, name, None, name, fingerprint)
+    for question in report.open_questions:
+        name = examined_name(report)
+        text, fingerprint = f"could not check: {question.why}", counted(question.id, "not judged", name)
+        yield Alert(question.id, "error" if report.exit_code else "warning", text, name, None, name, fingerprint)
 
 
 def examined_name(report: Report) -> str:

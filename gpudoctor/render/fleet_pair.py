@@ -31,7 +31,7 @@ def pair_lines(report: PairReport, *, verbose: bool = False) -> Iterator[Line]:
         yield [("  unknown ", "bold"), (f"Could not test: {question}.", "")]
     if report.pairings:
         yield []
-        yield from _measured(report)
+        yield from _bandwidth_lines(report)
     if verbose:
         yield from _pairings(report)
     if report.exclude and report.between == "nodes":
@@ -52,7 +52,7 @@ def _headline(report: PairReport) -> str:
     return f"{what}. {nodes}{backend}, torch {report.torch}"
 
 
-def _measured(report: PairReport) -> Iterator[Line]:
+def _bandwidth_lines(report: PairReport) -> Iterator[Line]:
     usual = f", usually {report.usual_gb_per_s:g} GB/s" if report.usual_gb_per_s else ""
     right = sum(pairing.status == "right" for pairing in report.pairings)
     yield [("  pairs    ", "dim"), (f"{right} of {len(report.pairings)} right in {report.rounds} rounds{usual}", "")]

@@ -30,10 +30,9 @@ def _lines(report: Report) -> Iterator[str]:
         if place := place_in_project(finding):
             properties = {"file": place[0], "line": str(place[1]), **properties}
         yield _annotation(_LEVELS[finding.severity], properties, "\n".join(finding_lines(finding)))
-    for question in report.not_judged:
-        if question.matters:
-            level = "error" if report.exit_code else "warning"
-            yield _annotation(level, {"title": f"could not check [{question.id}]"}, question.why)
+    for question in report.open_questions:
+        level = "error" if report.exit_code else "warning"
+        yield _annotation(level, {"title": f"could not check [{question.id}]"}, question.why)
     for ignored in report.ignored:
         yield _annotation("notice", {"title": f"ignored [{ignored.id}]"}, ignored.why or "without a reason")
 

@@ -35,7 +35,7 @@ _WHOLE = (
 def headline(report: Report, look: ReportStyle) -> Line:
     """ "1 problem, 1 warning", "No problem found ...", "Could not check ...": what a person reads first."""
     errors, warnings = _count(report, "error"), _count(report, "warning")
-    unanswered = [question for question in report.not_judged if question.matters]
+    unanswered = report.open_questions
     numbers = ((errors, "problem"), (warnings, "warning"))
     counts = ", ".join(number_of(number, noun) for number, noun in numbers if number)
     if counts and unanswered:
@@ -44,7 +44,7 @@ def headline(report: Report, look: ReportStyle) -> Line:
         return [(counts, "bold red")]
     if unanswered and not warnings:
         return [(could_not_check(unanswered[0]), "bold magenta"), (f" [{unanswered[0].id}]", "dim")]
-    passed = all(kernel.status in ("pass", "skipped") for kernel in _kernels(report))
+    passed = all(kernel.status in ("pass", "skipped") for kernel in report.machine.kernels)
     failed = "" if passed else "Not all kernels pass: see below."
     if counts or failed:
         return [(". ".join(filter(None, (counts, failed))), "bold yellow")]
@@ -78,7 +78,7 @@ def _without_problems(report: Report, look: ReportStyle) -> Line:
     if not machine.gpus and machine.torch is None and not others:
         ignored = f" ({len(report.ignored)} ignored)" if report.ignored else ""
         return [(f"Nothing to check: no GPU and no PyTorch found{ignored}.", "bold")]
-    computed = [kernel for kernel in _kernels(report) if kernel.status == "pass"]
+    computed = [kernel for kernel in report.machine.kernels if kernel.status == "pass"]
     on_gpu = any(kernel.device != "cpu" for kernel in computed)
     gpus = usable(report)
     if not gpus and not on_gpu:
@@ -146,13 +146,9 @@ def is_described(report: Report) -> bool:
     return any(gpu.source == "description" for gpu in report.machine.gpus)
 
 
-def _kernels(report: Report) -> tuple[SmokeKernel, ...]:
-    return report.machine.smoke.kernels if report.machine.smoke else ()
-
-
 def computed_on_gpu(report: Report) -> bool:
     """Whether a kernel computed right on a GPU."""
-    return any(kernel.status == "pass" and kernel.device != "cpu" for kernel in _kernels(report))
+    return any(kernel.status == "pass" and kernel.device != "cpu" for kernel in report.machine.kernels)
 
 
 def _count(report: Report, severity: str) -> int:

@@ -47,15 +47,15 @@ def _clean(data: dict[str, Any], machine: Machine) -> Clean:
 
 def to_json(data: Any) -> str:
     """JSON text, indented, ending in a line break."""
-    return _readable(msgspec.json.format(_encoded(data), indent=2).decode()) + "\n"
+    return _readable(msgspec.json.format(_encode(data), indent=2).decode()) + "\n"
 
 
 def json_line(data: Any) -> str:
     """JSON text on one line."""
-    return _readable(_encoded(data).decode())
+    return _readable(_encode(data).decode())
 
 
-def _encoded(data: Any) -> bytes:
+def _encode(data: Any) -> bytes:
     """Without secrets. Bytes of names that are no UTF-8 become "?"."""
     public = map_texts(msgspec.to_builtins(data), without_secrets)
     try:
@@ -67,10 +67,10 @@ def _encoded(data: Any) -> bytes:
 def _readable(text: str) -> str:
     """What a terminal or a CI takes for a command, and what a person does not see, is written as its number."""
     text = without_workflow_commands(text, "\\u00")
-    return text if text.isascii() and "\x7f" not in text else re.sub(r"[^\n -~]", _escaped, text)
+    return text if text.isascii() and "\x7f" not in text else re.sub(r"[^\n -~]", _escape, text)
 
 
-def _escaped(match: re.Match[str]) -> str:
+def _escape(match: re.Match[str]) -> str:
     if match[0].isprintable():
         return match[0]
     units = match[0].encode("utf-16-be")

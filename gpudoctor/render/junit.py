@@ -67,7 +67,7 @@ def _case(suite: Element, id: str, slug: str, report: Report) -> None:
     essential = [question for question in open_questions if question.matters]
     if errors:
         failure = SubElement(situation, "failure", type=slug, message=_text(one_line(errors[0].message)))
-        failure.text = _text("\n\n".join(_told(finding) for finding in errors))
+        failure.text = _text("\n\n".join(_finding_text(finding) for finding in errors))
     elif essential:
         error = SubElement(situation, "error", type="not-judged", message=_text(one_line(essential[0].why)))
         error.text = _text("\n".join(f"could not check: {question.why}" for question in essential))
@@ -77,10 +77,10 @@ def _case(suite: Element, id: str, slug: str, report: Report) -> None:
     elif open_questions and not findings:
         SubElement(situation, "skipped", type="not-judged", message=_text(one_line(open_questions[0].why)))
     if remarks:
-        SubElement(situation, "system-out").text = _text("\n\n".join(_told(finding) for finding in remarks))
+        SubElement(situation, "system-out").text = _text("\n\n".join(_finding_text(finding) for finding in remarks))
 
 
-def _told(finding: ReportedFinding) -> str:
+def _finding_text(finding: ReportedFinding) -> str:
     return "\n".join((f"{finding.severity}: {finding.subject}", *finding_lines(finding)))
 
 

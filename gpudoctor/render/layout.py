@@ -29,7 +29,7 @@ def wrap(line: Line, width: int) -> Iterator[Line]:
     line = [(re.sub(r"\s", " ", text), style) for text, style in line]
     styles = {style for _, style in line}
     if "verbatim" in styles or sum(len(text) for text, _ in line) <= width:
-        yield _trimmed(line)
+        yield _trim(line)
     elif "command" in styles:
         yield from _broken_command(line, width)
     else:
@@ -48,11 +48,11 @@ def _broken_text(line: Line, width: int) -> Iterator[Line]:
         end = end if end >= 0 else breaks.find(" ", max(first, start + width - indent))
         if end < 0:
             break
-        yield _trimmed([(" " * indent, ""), *_part(line, start, end)])
+        yield _trim([(" " * indent, ""), *_part(line, start, end)])
         start = end + len(text[end:]) - len(text[end:].lstrip())
         indent = hang
     if text[start:].strip():
-        yield _trimmed([(" " * indent, ""), *_part(line, start, len(text))])
+        yield _trim([(" " * indent, ""), *_part(line, start, len(text))])
 
 
 def _hang(line: Line) -> int:
@@ -87,7 +87,7 @@ def _broken_command(line: Line, width: int) -> Iterator[Line]:
             part += word
             length += len(word)
         current.append((part, style))
-    yield _trimmed(current)
+    yield _trim(current)
 
 
 def _words(command: str, room: int) -> Iterator[str]:
@@ -96,7 +96,7 @@ def _words(command: str, room: int) -> Iterator[str]:
         yield from [part] if len(part.strip()) <= room else re.findall(_WORD, part)
 
 
-def _trimmed(line: Line) -> Line:
+def _trim(line: Line) -> Line:
     """Without blanks at its end."""
     while line and not line[-1][0].strip():
         line = line[:-1]

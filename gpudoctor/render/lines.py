@@ -55,13 +55,13 @@ def print_lines(
         # A program, or a log, takes a command as one line; a person copies it from the screen.
         whole = not terminal and any(style == "command" for _, style in clear)
         lines += [clear] if whole else wrap(clear, width)
-    if color and _colored(out):
+    if color and _shows_color(out):
         _print_rich(lines, out)
     else:
         out.writelines("".join(text for text, _ in line).rstrip() + "\n" for line in lines)
 
 
-def _colored(out: TextIO) -> bool:
+def _shows_color(out: TextIO) -> bool:
     """Whether a stream shows colour."""
     return out.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
 

@@ -41,8 +41,7 @@ def _lines(report: Report) -> Iterator[str]:
         yield from _machine(report)
     for finding in report.findings:
         yield from _finding(finding)
-    questions = [question for question in report.not_judged if question.matters]
-    if questions:
+    if questions := report.open_questions:
         yield from (
             "### Could not check",
             "",
@@ -93,7 +92,7 @@ def _finding(finding: ReportedFinding) -> Iterator[str]:
     yield f"### {finding.severity}: {finding.slug} [{finding.id}]"
     yield ""
     said = (finding.subject, *finding_lines(replace(finding, fixes=())))
-    yield from _fence(part for line in said for part in _wrapped(line))
+    yield from _fence(part for line in said for part in _wrap(line))
     for number, fix in enumerate(finding.fixes):
         yield f"{'Alternative' if number else 'Fix'}: {code(fix.title)}"
         yield ""
@@ -110,7 +109,7 @@ def _finding(finding: ReportedFinding) -> Iterator[str]:
         yield ""
 
 
-def _wrapped(line: str) -> list[str]:
+def _wrap(line: str) -> list[str]:
     """Lines whose names, numbers and commands stay whole."""
     return textwrap.wrap(line, _WIDTH, break_long_words=False, break_on_hyphens=False)
 

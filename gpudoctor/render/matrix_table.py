@@ -37,7 +37,7 @@ def print_rows(rows: list[dict[str, Any]], out: TextIO) -> None:
     terminal has no room for the columns, the values of a row stand below each other."""
     found = dict.fromkeys(name for row in rows for name, value in row.items() if value not in _NOTHING)
     names = [name for name in found if name not in _LEFT_OUT]
-    cells = {name: [_shortened(_cell(row.get(name))) for row in rows] for name in names}
+    cells = {name: [_shorten(_cell(row.get(name))) for row in rows] for name in names}
     widths = {name: max(len(name), *map(len, column)) for name, column in cells.items()}
     if out.isatty() and sum(widths.values()) + 2 * len(widths) > columns(out):
         print_lines((line for row in rows for line in _record(row, names)), out, color=True)
@@ -73,5 +73,5 @@ def _cell(value: Any) -> str:
     return text
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"

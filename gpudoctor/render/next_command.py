@@ -28,6 +28,8 @@ _SEEN = "GPD442"
 """Asks what an error message tells."""
 _DEEPER = {"quick": "standard", "standard": "full"}
 
+Advice = tuple[str, tuple[str, ...]]
+"""Why, and the command to type."""
 
 NEXT, ON_THAT_MACHINE = "Next: ", "Next, on that machine: "
 
@@ -44,66 +46,77 @@ def next_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     elsewhere = of_another and "--root" not in argv and "--from" not in argv
     yield [(why, "")]
     of_description = report.subject.kind != "machine" or is_described(report)
-    elsewhere = elsewhere or (argv in (_THERE, _undescribed(look.again)) and of_description)
+    elsewhere = elsewhere or (argv in (_THERE, _same_check_here(look.again)) and of_description)
     yield next_line(argv, ON_THAT_MACHINE if elsewhere else NEXT)
 
 
-def _next(report: Report, look: ReportStyle) -> tuple[str, tuple[str, ...]]:
+def _next(report: Report, look: ReportStyle) -> Advice:
     """A sentence, and the command that it recommends."""
     first = next((finding for finding in report.findings if finding.severity != "note"), None)
-    kind, again = report.subject.kind, look.again
     if look.about == "image":
-        return _after_image(first, again)
-    if kind == "text" and first is None:
-        return "`gpudoctor check` on the machine itself tells more than a text.", _THERE
+        return _after_image(first, look.again)
     if first is not None:
         return _after_problem(first, report, look)
-    if any(question.matters for question in report.not_judged):
-        about_the_driver = any(one.matters and one.id[3:4] in "123" for one in report.not_judged)
-        if kind == "machine" and report.machine.level == "static" and about_the_driver and not is_described(report):
-            deeper = ("gpudoctor", "check", *again, *look.require, "--level", "driver")
-            return "`gpudoctor check --level driver` also asks the driver.", deeper
-        if report.machine.errors and any(one.matters and one.id == _SEEN for one in report.not_judged):
-            why = "`gpudoctor explain` tells more of the message; `--gpu` and `--torch` say where it was printed."
-            return why, ("gpudoctor", "explain", report.machine.errors[0])
-        command = "whatif" if kind == "whatif" else "check"
-        return f"`gpudoctor {command} -v` shows what was read.", ("gpudoctor", command, *again, *look.require, "-v")
-    computed = computed_on_gpu(report)
-    if not computed and is_described(report) and other_frameworks(report):
-        return "`gpudoctor check` tells what is really there.", _THERE
-    if not computed and report.machine.torch is None and other_frameworks(report):
-        return _to_keep(report, again)
-    gpus = () if computed else usable(report)
-    if not computed and (report.machine.torch is None or not gpus):
-        if gpus and kind == "machine":
-            why = "`gpudoctor fix` offers to install PyTorch; `gpudoctor recommend` compares the builds."
-            return why, ("gpudoctor", "fix", "--install", "torch", *again, *look.require)
-        names = "`gpudoctor recommend` names the best PyTorch build and the reasons."
-        return names, _same("recommend", again if kind != "snapshot" else ())
-    if not computed and is_described(report) and kind == "machine":
-        named = [name for name in _DESCRIBED if name in again] or ["--gpu"]
-        what = " and ".join(_DESCRIBED[name] for name in named)
-        why = f"The {what} {'were' if len(named) > 1 else 'was'} described, not read. "
-        return f"{why}Run the same without {' and '.join(named)} on that machine.", _undescribed(again)
-    if not computed and is_described(report):
-        return "`gpudoctor check` tells what is really there, `gpudoctor smoke` whether it computes right.", _THERE
-    if not computed:
-        computes = "GPUs compute, and compute" if len(gpus) > 1 else "GPU computes, and computes"
-        proves = f"`gpudoctor smoke` proves that the {computes} right."
-        return proves, _same("smoke", again)
-    if deeper_level := _DEEPER.get(report.machine.level):
-        more = f"`gpudoctor smoke --level {deeper_level}` runs more kernels."
-        return more, (*_same("smoke", again), "--level", deeper_level)
+    if report.subject.kind == "text":
+        return "`gpudoctor check` on the machine itself tells more than a text.", _THERE
+    if report.open_questions:
+        return _after_open_questions(report, look)
+    return _after_computing(report, look.again) if computed_on_gpu(report) else _to_compute(report, look)
+
+
+def _after_open_questions(report: Report, look: ReportStyle) -> Advice:
+    kind, again, questions = report.subject.kind, look.again, report.open_questions
+    about_the_driver = any(one.id[3:4] in "123" for one in questions)
+    if kind == "machine" and report.machine.level == "static" and about_the_driver and not is_described(report):
+        deeper = ("gpudoctor", "check", *again, *look.require, "--level", "driver")
+        return "`gpudoctor check --level driver` also asks the driver.", deeper
+    if report.machine.errors and any(one.id == _SEEN for one in questions):
+        why = "`gpudoctor explain` tells more of the message; `--gpu` and `--torch` say where it was printed."
+        return why, ("gpudoctor", "explain", report.machine.errors[0])
+    command = "whatif" if kind == "whatif" else "check"
+    return f"`gpudoctor {command} -v` shows what was read.", ("gpudoctor", command, *again, *look.require, "-v")
+
+
+def _after_computing(report: Report, again: tuple[str, ...]) -> Advice:
+    """What is left where kernels computed right."""
+    if deeper := _DEEPER.get(report.machine.level):
+        return f"`gpudoctor smoke --level {deeper}` runs more kernels.", (*_same("smoke", again), "--level", deeper)
     return _to_keep(report, again)
 
 
-def _undescribed(again: tuple[str, ...]) -> tuple[str, ...]:
+def _to_compute(report: Report, look: ReportStyle) -> Advice:
+    """The next step towards a GPU that is known to compute."""
+    kind, again = report.subject.kind, look.again
+    described, others, gpus = is_described(report), other_frameworks(report), usable(report)
+    without_torch = report.machine.torch is None
+    if described and others:
+        return "`gpudoctor check` tells what is really there.", _THERE
+    if without_torch and others:
+        return _to_keep(report, again)
+    if without_torch and gpus and kind == "machine":
+        why = "`gpudoctor fix` offers to install PyTorch; `gpudoctor recommend` compares the builds."
+        return why, ("gpudoctor", "fix", "--install", "torch", *again, *look.require)
+    if without_torch or not gpus:
+        names = "`gpudoctor recommend` names the best PyTorch build and the reasons."
+        return names, _same("recommend", again if kind != "snapshot" else ())
+    if described and kind == "machine":
+        named = [name for name in _DESCRIBED if name in again] or ["--gpu"]
+        what = " and ".join(_DESCRIBED[name] for name in named)
+        why = f"The {what} {'were' if len(named) > 1 else 'was'} described, not read. "
+        return f"{why}Run the same without {' and '.join(named)} on that machine.", _same_check_here(again)
+    if described:
+        return "`gpudoctor check` tells what is really there, `gpudoctor smoke` whether it computes right.", _THERE
+    computes = "GPUs compute, and compute" if len(gpus) > 1 else "GPU computes, and computes"
+    return f"`gpudoctor smoke` proves that the {computes} right.", _same("smoke", again)
+
+
+def _same_check_here(again: tuple[str, ...]) -> tuple[str, ...]:
     """The same check, of what is there in place of what was described."""
     pairs = (pair for pair in zip(again[::2], again[1::2], strict=False) if pair[0] in _CHOOSING)
     return (*_THERE, *(word for pair in pairs for word in pair))
 
 
-def _to_keep(report: Report, again: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def _to_keep(report: Report, again: tuple[str, ...]) -> Advice:
     if report.subject.kind != "machine":
         return "`gpudoctor check` tells how that machine is now.", _THERE
     return "`gpudoctor snapshot` keeps this state, to compare with later.", _same("snapshot", again)
@@ -116,7 +129,7 @@ def _same(command: str, again: tuple[str, ...]) -> tuple[str, ...]:
     return ("gpudoctor", command, *(word for pair in pairs if takes is None or pair[0] in takes for word in pair))
 
 
-def _after_problem(first: ReportedFinding, report: Report, look: ReportStyle) -> tuple[str, tuple[str, ...]]:
+def _after_problem(first: ReportedFinding, report: Report, look: ReportStyle) -> Advice:
     explain, kind = f"`gpudoctor explain {first.id}` tells more.", report.subject.kind
     if not first.fixes or kind == "whatif" or (kind == "text" and not _runs_something(report)):
         return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
@@ -141,7 +154,7 @@ def _runs_something(report: Report) -> bool:
     return any(not isinstance(step, ManualStep) for fix in fixes for step in fix.steps)
 
 
-def _after_image(first: ReportedFinding | None, paths: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
+def _after_image(first: ReportedFinding | None, paths: tuple[str, ...]) -> Advice:
     if first is None:
         return "`gpudoctor check` in the started container checks the rest.", ("gpudoctor", "check")
     why = f"Change the file and check it again; `gpudoctor explain {first.id}` tells more."

@@ -95,7 +95,7 @@ def plan_lines(plan: Repair, findings: Sequence[Finding], around: Around) -> Ite
 def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     """What the checks will find once the plan is done, as far as that can be foreseen."""
     predicted = plan.predicted
-    left, noted = _named(predicted.left, names), _named(predicted.notes, names)
+    left, noted = _names_and_ids(predicted.left, names), _names_and_ids(predicted.notes, names)
     then = f"{left} {'is' if len(predicted.left) == 1 else 'are'} left" if left else "no problem is left"
     if predicted.verdict == "unknown":
         then += ", but an important check cannot be completed"
@@ -114,7 +114,7 @@ def _foreseen(plan: Repair, names: dict[str, str]) -> str:
     return f"Foreseen, {when}: {then}."
 
 
-def _named(ids: Iterable[str], names: dict[str, str]) -> str:
+def _names_and_ids(ids: Iterable[str], names: dict[str, str]) -> str:
     return ", ".join(f"{names.get(id, '')} [{id}]".strip() for id in ids)
 
 

@@ -65,8 +65,8 @@ def recommendation_lines(
     if answer.rejected:
         yield []
         yield [("Why not the others:", "bold")]
-    for why, builds in _grouped(answer.rejected).items():
-        yield [(f"  {len(builds):>4}  ", ""), (f"{why}: {_named(builds)}", "")]
+    for why, builds in _by_reason(answer.rejected).items():
+        yield [(f"  {len(builds):>4}  ", ""), (f"{why}: {_build_names(builds)}", "")]
     yield from _next(answer, machine, served, again)
 
 
@@ -178,7 +178,7 @@ def _title(choice: Recommended, framework: str) -> str:
     return name + {"pypi": " (package index)", "amd": " (AMD's index)"}.get(choice.origin, "")
 
 
-def _grouped(rejected: Iterable[Out]) -> dict[str, list[Out]]:
+def _by_reason(rejected: Iterable[Out]) -> dict[str, list[Out]]:
     """The rejected builds by reason, without details that differ from build to build; the largest group last."""
     groups: dict[str, list[Out]] = {}
     for row in rejected:
@@ -188,7 +188,7 @@ def _grouped(rejected: Iterable[Out]) -> dict[str, list[Out]]:
     return dict(sorted(groups.items(), key=lambda item: len(item[1])))
 
 
-def _named(builds: list[Out]) -> str:
+def _build_names(builds: list[Out]) -> str:
     """The builds of a group: all of a few, else the releases they span and their kinds."""
     if len(builds) <= _SHOWN_BUILDS:
         return ", ".join(row.package or f"{row.torch}+{row.build}" for row in builds)

@@ -22,9 +22,8 @@ def refusal_lines(report: Report, command: tuple[str, ...], code: int, again: tu
     check = command_line(("gpudoctor", "check", *again))
     next_step = f"`{check} -v` shows what was read."
     if report.verdict == "unknown":
-        for question in report.not_judged:
-            if question.matters:
-                yield [("  ? ", "magenta"), (could_not_check(question), ""), (f" [{question.id}]", "dim")]
+        for question in report.open_questions:
+            yield [("  ? ", "magenta"), (could_not_check(question), ""), (f" [{question.id}]", "dim")]
     elif first is not None:
         yield [("  ", ""), (f"{first.slug} [{first.id}]  ", "bold"), (first.subject, "")]
         yield [("    ", ""), (first.message, "")]

@@ -28,7 +28,7 @@ def write_report_file(path: str | None, text: str) -> None:
     if path is None:
         return
     try:
-        with closing(_opened(path)) as descriptor:
+        with closing(_open_file(path)) as descriptor:
             if stat.S_ISREG(os.fstat(descriptor).st_mode):
                 os.ftruncate(descriptor, 0)
             _write(descriptor, text.encode("utf-8", "replace"))
@@ -39,7 +39,7 @@ def write_report_file(path: str | None, text: str) -> None:
         raise kind(f"--report-file {path}: cannot be written: {said}") from None
 
 
-def _opened(path: str) -> int:
+def _open_file(path: str) -> int:
     """The file, without waiting for a reader."""
     refuse_planted(path)
     return os.open(path, os.O_WRONLY | os.O_CREAT | WITHOUT_WAITING, 0o666)

@@ -31,7 +31,7 @@ def scan_data(scanned: Iterable[ScanResult], judged: list[tuple[Gpu, list[Verdic
     from gpudoctor.render.documents import Scan
 
     libraries = tuple(_library(library) for found in scanned for library in found.libraries)
-    gpus = tuple(_scanned_for(gpu, verdicts) for gpu, verdicts in judged)
+    gpus = tuple(_document_of(gpu, verdicts) for gpu, verdicts in judged)
     return Scan(libraries=libraries, gpus=gpus or UNSET)
 
 
@@ -43,7 +43,7 @@ def _library(library: Library) -> ScannedLibrary:
     return view_as(ScannedLibrary, code, path=library.path, share=share, reason=_reason(code))
 
 
-def _scanned_for(gpu: Gpu, verdicts: list[Verdict]) -> ScannedFor:
+def _document_of(gpu: Gpu, verdicts: list[Verdict]) -> ScannedFor:
     from gpudoctor.render.documents import ScannedFor
 
     missing, unknown = (

@@ -71,7 +71,7 @@ def smoke_table(smoke: Smoke, rates: Mapping[str, GpuRates]) -> Iterator[Line]:
         for row in of_device:
             if row[0].status != "skipped":
                 yield from _row(row, widths, rates.get(device))
-        yield from _skipped(row for row in of_device if row[0].status == "skipped")
+        yield from _skipped_lines(row for row in of_device if row[0].status == "skipped")
     if not smoke.kernels:
         yield [(f"  No kernel was run{f': {smoke.why}' if smoke.why else ''}.", "")]
     elif smoke.why:
@@ -102,7 +102,7 @@ def _row(alike: tuple[SmokeKernel, ...], widths: tuple[int, int], rates: GpuRate
         (f"{first.status:<7}", style),
         (f" {milliseconds:>7}  {worst_error(alike)}".rstrip(), ""),
     ]
-    told = "; ".join(filter(None, (said_by(first), _measured(first, rates))))
+    told = "; ".join(filter(None, (said_by(first), _figures(first, rates))))
     if told:
         yield [(f"      {told}", "dim" if first.status == "pass" else style)]
 
@@ -124,7 +124,7 @@ def said_by(kernel: SmokeKernel) -> str:
     return ": ".join(filter(None, (signal, kernel.detail, message)))
 
 
-def _measured(kernel: SmokeKernel, rates: GpuRates | None) -> str:
+def _figures(kernel: SmokeKernel, rates: GpuRates | None) -> str:
     """The figures, and what share of the data sheet's one is."""
     if not kernel.measures:
         return ""
@@ -155,7 +155,7 @@ def rate_on_paper(kernel: SmokeKernel, rates: GpuRates) -> float | None:
     return rates.tflops.get(dtypes.get(kernel.name, ""))
 
 
-def _skipped(rows: Iterable[tuple[SmokeKernel, ...]]) -> Iterator[Line]:
+def _skipped_lines(rows: Iterable[tuple[SmokeKernel, ...]]) -> Iterator[Line]:
     reasons: dict[str, list[str]] = {}
     for row in rows:
         titles = reasons.setdefault(said_by(row[0]) or "not told why", [])

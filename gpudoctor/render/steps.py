@@ -50,14 +50,14 @@ def step_lines(step: Step) -> tuple[str, ...]:
     if isinstance(step, RunStep):
         return (run_line(step),)
     if isinstance(step, EnvStep):
-        return (f"export {step.name}={_quoted(step.value)}",)
+        return (f"export {step.name}={_quote(step.value)}",)
     return tuple(step.text.splitlines())
 
 
 def run_line(step: RunStep) -> str:
     """A command with its folder and its variables, by root where it needs to be."""
     folder = f"cd {command_line([step.cwd])} && " if step.cwd else ""
-    variables = "".join(f"{name}={_quoted(value) if value else ''} " for name, value in step.env.items())
+    variables = "".join(f"{name}={_quote(value) if value else ''} " for name, value in step.env.items())
     return f"{folder}{_as_root(step)}{variables}{command_line(step.argv)}"
 
 
@@ -77,15 +77,15 @@ def command_line(argv: tuple[str, ...] | list[str]) -> str:
 
     def pasted(argument: str) -> str:
         if home not in ("/", "") and argument.startswith(home + "/"):
-            return "~/" + _quoted(argument[len(home) + 1 :])
+            return "~/" + _quote(argument[len(home) + 1 :])
         if argument.startswith("~/"):  # of a snapshot, which leaves homes out
-            return "~/" + _quoted(argument[2:])
-        return _quoted(argument)
+            return "~/" + _quote(argument[2:])
+        return _quote(argument)
 
     return " ".join(pasted(argument) for argument in argv)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     if text.replace("/", "").replace("-", "").replace(".", "").isalnum() and text.isascii():
         return text  # as most words of commands are
     from shlex import quote

@@ -31,9 +31,8 @@ def _first_problem(report: Report) -> Iterator[Line]:
 
 
 def _lines(report: Report, look: ReportStyle) -> Iterator[Line]:
-    label = report.subject.label if report.subject.kind != "machine" else "this machine"
     yield headline(report, look)
-    yield [(f"gpudoctor {report.gpudoctor} · {label} · level {report.machine.level}", "dim")]
+    yield [(f"gpudoctor {report.gpudoctor} · {report.subject.name} · level {report.machine.level}", "dim")]
     for part in (inventory(report) if look.about == "machine" else (), look.table):
         if lines := tuple(part):
             yield []
@@ -49,7 +48,7 @@ def _lines(report: Report, look: ReportStyle) -> Iterator[Line]:
         yield []
     for note in notes:
         yield [("  · Note  ", "cyan"), (note.message, ""), (f" [{note.id}]", "dim")]
-    yield from _unanswered(report, look)
+    yield from _question_lines(report, look)
     yield from ignored_lines(report)
     if look.best:
         yield []
@@ -99,7 +98,7 @@ def _its_cause(finding: ReportedFinding, report: Report) -> ReportedFinding | No
     )
 
 
-def _unanswered(report: Report, look: ReportStyle) -> Iterator[Line]:
+def _question_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     questions = [question for question in report.not_judged if look.verbose or question.matters]
     told = any(finding.severity == "warning" for finding in report.findings)
     if report.verdict == "unknown" and not told and not look.verbose:

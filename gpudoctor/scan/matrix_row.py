@@ -46,7 +46,7 @@ def matrix_rows(wheel: Wheel, file_name: str) -> str:
         f"  - version: {number}",
         "    source: the wheel itself",
         f'    checked: "{date.today().isoformat()}"',
-        f"    pythons: [{_quoted(f'{tag[1]}.{tag[2]}') if tag else ''}]  # of this wheel; add those of the others",
+        f"    pythons: [{_quote(f'{tag[1]}.{tag[2]}') if tag else ''}]  # of this wheel; add those of the others",
         f"    rows:\n      - {_build(version, build, origin, f'linux-{platform[1]}', carried)}",
     ]
     if origin == "pypi":
@@ -125,12 +125,12 @@ def _fields(text: str) -> dict[str, list[str]]:
 def _inline(row: dict[str, object]) -> str:
     parts = []
     for name, value in row.items():
-        text = f"[{', '.join(_quoted(item) for item in value)}]" if isinstance(value, list) else _quoted(str(value))
+        text = f"[{', '.join(_quote(item) for item in value)}]" if isinstance(value, list) else _quote(str(value))
         parts.append(f"{name}: {text}")
     return "{" + ", ".join(parts) + "}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """A YAML scalar that stays a text: 13.0 would be a number."""
     import json
 

@@ -169,12 +169,12 @@ class Situation:
 
     def log_faults(self, slug: str) -> tuple[LogFault, ...]:
         """Lines of the kernel log that the matrix's patterns or Xid table assign to this cause, oldest first."""
-        log = self.machine.kernel_log.value
-        if log is None or not log.faults:
+        faults = self.machine.log_faults
+        if not faults:
             return ()
         meanings = {pattern.id: pattern.slug for pattern in self.matrix.tables.log_patterns}
         xids = {row.xid: row.slug for row in self.matrix.tables.xids}
-        return tuple(fault for fault in log.faults if slug in (meanings.get(fault.kind), xids.get(fault.xid or -1)))
+        return tuple(fault for fault in faults if slug in (meanings.get(fault.kind), xids.get(fault.xid or -1)))
 
     @property
     def log_is_the_complaint(self) -> bool:
@@ -193,9 +193,8 @@ class Situation:
 
     def computed(self, gpu: Gpu) -> bool:
         """Whether smoke kernels ran on a GPU, including the `ESSENTIAL` ones, and all of them passed."""
-        kernels = self.machine.smoke.kernels if self.machine.smoke else ()
         devices = {name for name, other in self.behind.items() if other.key == gpu.key}
-        ran = [kernel for kernel in kernels if kernel.device in devices and kernel.status != "skipped"]
+        ran = [kernel for kernel in self.machine.kernels if kernel.device in devices and kernel.status != "skipped"]
         return set(ESSENTIAL) <= {kernel.name for kernel in ran} and all(kernel.status == "pass" for kernel in ran)
 
     @property

@@ -7,13 +7,10 @@ from collections.abc import Iterable, Iterator
 
 from gpudoctor.machine import DeviceNode, Vendor
 from gpudoctor.situation import Situation
+from gpudoctor.situation.usable_gpus import GPU_NODE
 
 SHARED = ("/dev/nvidiactl", "/dev/nvidia-uvm")
 """Nodes that every CUDA program opens."""
-
-
-_GPU = r"/dev/nvidia\d+$"
-
 
 _UNMAPPED = 65534
 """Appears as the owner of everything that a user namespace (a rootless container) does not map."""
@@ -57,7 +54,7 @@ def owning_group(nodes: Iterable[DeviceNode]) -> int | None:
 
 def gpu_nodes(situation: Situation) -> tuple[DeviceNode, ...]:
     """/dev/nvidia0 and the like, as far as they are present."""
-    return tuple(node for path, node in (nvidia_nodes(situation) or {}).items() if re.match(_GPU, path))
+    return tuple(node for path, node in (nvidia_nodes(situation) or {}).items() if re.match(GPU_NODE, path))
 
 
 def dead_nodes(situation: Situation, vendor: Vendor | None) -> Iterator[DeviceNode]:

@@ -84,8 +84,7 @@ def _version(situation: Situation, package: str) -> str | None:
 
 def _symptoms(situation: Situation, row: KnownIssue) -> tuple[LogFault, ...]:
     """Lines of this boot's kernel log that show the row's symptom."""
-    log = situation.machine.kernel_log.value
-    faults = log.faults if log and row.log else ()
+    faults = situation.machine.log_faults if row.log else ()
     return tuple(fault for fault in faults if fault.kind == row.log and row.xid in (None, fault.xid))
 
 

@@ -30,8 +30,7 @@ def lines_about(gpu: Gpu, faults: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
 
 def lines_of(situation: Situation, gpu: Gpu, kinds: tuple[str, ...]) -> tuple[LogFault, ...]:
     """The lines of these kinds that are about this GPU, whatever the matrix says that they mean."""
-    log = situation.machine.kernel_log.value
-    return lines_about(gpu, tuple(fault for fault in log.faults if fault.kind in kinds)) if log else ()
+    return lines_about(gpu, tuple(fault for fault in situation.machine.log_faults if fault.kind in kinds))
 
 
 def refusing_driver(line: str) -> str | None:

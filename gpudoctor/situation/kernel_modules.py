@@ -164,9 +164,9 @@ def newer_than_described_kernel(situation: Situation) -> tuple[Gpu, ...]:
 
 def _reached(situation: Situation) -> bool:
     """Whether a text shows that its kernel's driver has the GPU: torch, a tool of ROCm or the kernel log found it."""
-    text, amd, log = situation.machine.pasted, situation.machine.amd, situation.machine.kernel_log.value
+    text, amd = situation.machine.pasted, situation.machine.amd
     listed = (amd.hsa.value is not None and amd.hsa.value.lists_gpu) or amd.smi.known
-    used = log is not None and any(fault.kind in _WHILE_IN_USE for fault in log.faults)
+    used = any(fault.kind in _WHILE_IN_USE for fault in situation.machine.log_faults)
     return (text is not None and bool(text.works or text.started)) or listed or used
 
 
@@ -174,8 +174,7 @@ def _missed(situation: Situation) -> bool:
     """Whether a text shows that nothing finds the GPU: torch counted none, amdgpu did not start it, or a program says
     what an old kernel may be the cause of."""
     trial = situation.torch.trial.value if situation.torch else None
-    log = situation.machine.kernel_log.value
-    refused = log is not None and any(fault.kind in _NOT_STARTED for fault in log.faults)
+    refused = any(fault.kind in _NOT_STARTED for fault in situation.machine.log_faults)
     told = any(row is not None and _TOO_OLD in (row.slug, *row.also) for _, row in seen_errors(situation))
     return (trial is not None and trial.device_count == 0) or refused or told
 
@@ -220,23 +219,29 @@ def newer_kernel(situation: Situation, first: str | None, why: str = "") -> tupl
     if enough:
         row = enough[0]
         title = f"Install Linux {row.kernel}{' or newer' if row.rolling else ''} ({kernel_package(row, running)})"
-        return (Fix(title, (InstallKernel(row.kernel, why), Reboot("starts the new kernel"))),)
-    shipped = situation.matrix.distributions.kernels(os)
+        return (Fix(title, (InstallKernel(row.kernel, why=why), Reboot(why="starts the new kernel"))),)
+    title, text = _newer_kernel_by_hand(situation, os, first)
+    return (Fix(title, (Manual(text, why=why, risk="reboot"),)),)
+
+
+def _newer_kernel_by_hand(situation: Situation, os: Os, first: str | None) -> tuple[str, str]:
+    """Title and text of what a person does where no command installs such a kernel."""
+    distributions = situation.matrix.distributions
+    shipped = distributions.kernels(os)
     title = f"Boot Linux {first} or newer" if first else "Boot a newer kernel"
     if not shipped:
-        return (Fix(title, (Manual("Install a newer kernel of the distribution, and boot it.", why, "reboot"),)),)
+        return title, "Install a newer kernel of the distribution, and boot it."
     newest = shipped[-1]
     if newest.backports:
         text = f"Install the newest {newest.package} of this release, and boot it: newer GPU drivers are added to it."
-        return (Fix("Boot the newest kernel of this release", (Manual(text, why, "reboot"),)),)
+        return "Boot the newest kernel of this release", text
     text = f"This release of the distribution ships no kernel newer than Linux {newest.kernel} ({newest.package})"
-    later = situation.matrix.distributions.later_release(os, first) if first else None
+    later = distributions.later_release(os, first) if first else None
     if later is None:
-        return (Fix(title, (Manual(f"{text}: install one from another source, and boot it.", why, "reboot"),)),)
+        return title, f"{text}: install one from another source, and boot it."
     own = later.example.startswith(f"{os.id}-")
     target = later.example if own else f"a release based on {later.example}"
-    text += f": upgrade to {target}, which has Linux {later.kernel} ({later.package})."
-    return (Fix(f"Upgrade to {target}", (Manual(text, why, "reboot"),)),)
+    return f"Upgrade to {target}", f"{text}: upgrade to {target}, which has Linux {later.kernel} ({later.package})."
 
 
 def kernel_with_the_chip(situation: Situation, first: str | None) -> tuple[Fix, ...]:

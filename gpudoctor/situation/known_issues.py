@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
+from gpudoctor.finding import SEVERITIES
 from gpudoctor.machine import Gpu, Machine
 from gpudoctor.matrix.versions import local_version, matches, package_matches
 from gpudoctor.situation import Situation, answer_once
@@ -179,7 +180,7 @@ def of_release(situation: Situation, gpus: tuple[Gpu, ...], package: str, versio
         and holds_here(row.when, situation, gpus)
         and holds_for(row.when, situation.torch, there)
     )
-    return tuple(sorted(found, key=lambda row: ("error", "warning", "note").index(row.severity)))
+    return tuple(sorted(found, key=lambda row: SEVERITIES.index(row.severity)))
 
 
 def of_machine(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIssue, ...]:

@@ -99,8 +99,12 @@ def unserved_gpus(situation: Situation) -> bool:
 
 def log_faults(situation: Situation) -> bool:
     """The kernel log has lines about faults."""
-    log = situation.machine.kernel_log.value
-    return log is not None and bool(log.faults)
+    return bool(situation.machine.log_faults)
+
+
+def container(situation: Situation) -> bool:
+    """This is a container, or nobody knows whether it is one."""
+    return not situation.machine.system.container.absent
 
 
 def rdma(situation: Situation) -> bool:

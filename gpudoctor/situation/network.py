@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
+from gpudoctor.finding import Evidence
 from gpudoctor.machine import Machine, RdmaDevice, RdmaPort
 from gpudoctor.situation import Situation
 
@@ -118,6 +119,12 @@ def selected_ports(machine: Machine) -> tuple[SelectedPort, ...]:
     """The ports that NCCL_IB_HCA leaves, active or not."""
     hcas = read_filter(value_of(machine, "NCCL_IB_HCA"))
     return tuple(one for one in all_ports(machine) if hcas.selects(one.device.name, one.port.number))
+
+
+def port_evidence(situation: Situation, port: SelectedPort, asked: NcclVariable | None) -> tuple[Evidence, ...]:
+    """A port as it is, and the variable that asks for it."""
+    state = Evidence("RDMA port", f"{port.name} {port.port.state}", situation.machine.network.rdma.source)
+    return (state, Evidence(asked.name, asked.value, asked.source)) if asked else (state,)
 
 
 def working(ports: Iterable[SelectedPort]) -> tuple[SelectedPort, ...]:

@@ -15,7 +15,7 @@ from gpudoctor.situation.visibility import select, visibility_variables
 Answer = Literal["yes", "no", "unknown"]
 
 _NVIDIA_CONTROL = "/dev/nvidiactl"
-_NVIDIA_GPU_NODE = r"/dev/nvidia\d+$"
+GPU_NODE = r"/dev/nvidia\d+$"
 _JETSON_NODE = r"/dev/(nvhost-gpu|nvhost-ctrl-gpu|nvgpu|nvmap|nvidia\d+$)"
 _REFUSED = ("EACCES", "EPERM")
 
@@ -185,7 +185,7 @@ def _gpu_nodes(machine: Machine, vendor: Vendor) -> tuple[DeviceNode, ...]:
     if vendor == "amd":
         nodes = machine.amd.render_nodes.value or ()
     else:
-        nodes = tuple(n for n in machine.nvidia.nodes.value or () if re.match(_NVIDIA_GPU_NODE, n.path))
+        nodes = tuple(n for n in machine.nvidia.nodes.value or () if re.match(GPU_NODE, n.path))
     return tuple(node for node in nodes if node.opened != "ENOENT")
 
 

@@ -169,7 +169,7 @@ class Child:
     def said(self) -> str:
         """The last lines that it printed."""
         self._drain()
-        return self._said()
+        return self._last_words()
 
     def forget_words(self) -> None:
         """Forget the output so far: it belongs to an earlier step."""
@@ -195,7 +195,7 @@ class Child:
                 if now - closed_since > _CLOSED_SECONDS:
                     raise self.lost("garbled")
                 time.sleep(0.005)
-            if self._stopped_by() is not None:
+            if self._stop_signal() is not None:
                 raise self.lost("stopped")
             if now >= deadline:
                 raise self.lost("silent")
@@ -224,7 +224,7 @@ class Child:
         """The child and every descendant."""
         return [self._child.process.pid, *self._child.descendants()]
 
-    def _stopped_by(self) -> int | None:
+    def _stop_signal(self) -> int | None:
         with suppress(ChildProcessError):
             state = os.waitid(os.P_PID, self._child.process.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
             return None if state is None else state.si_status
@@ -237,12 +237,12 @@ class Child:
         if how == "silent" and self._ready:
             self._ask_place()
         elif how == "stopped":
-            status = -(self._stopped_by() or signal.SIGSTOP)
+            status = -(self._stop_signal() or signal.SIGSTOP)
         elif how == "ended":
             self._drain()
             self._child.process.wait()
             status = self._child.process.returncode
-        return Lost(how, status, self._said(), self._place(), gil, self._files())
+        return Lost(how, status, self._last_words(), self._place(), gil, self._files())
 
     def _ask_place(self) -> None:
         """The signal's handler is in C: it answers even while the GIL is held."""
@@ -259,7 +259,7 @@ class Child:
             if not self._child.listen(0.0):
                 return
 
-    def _said(self) -> str:
+    def _last_words(self) -> str:
         """The last lines with content, from the error output, else from the standard output."""
         for name in ("stderr", "stdout"):
             text = self._tails[name].decode("utf-8", "replace")

@@ -96,7 +96,7 @@ def _kernels(events: tuple[dict[str, Any], ...], words: str, status: int) -> Ite
             yield SmokeKernel(name, device, "float32", "error", message=str(event.get("message", "")))
         elif event.get("event") == "computed":
             begun = ("", "")
-            yield _computed(event, name, device, words)
+            yield _kernel_result(event, name, device, words)
     if any(begun) or status or not events:
         signal = f"signal {-status}" if status < 0 else ""
         yield SmokeKernel(
@@ -109,7 +109,7 @@ def _kernels(events: tuple[dict[str, Any], ...], words: str, status: int) -> Ite
         )
 
 
-def _computed(event: dict[str, Any], name: str, device: str, words: str) -> SmokeKernel:
+def _kernel_result(event: dict[str, Any], name: str, device: str, words: str) -> SmokeKernel:
     error, where, ms = event.get("error"), str(event.get("where", "")), event.get("ms")
     deviation = float(error) if isinstance(error, int | float) else math.inf
     took = float(ms) if isinstance(ms, int | float) else None

@@ -173,7 +173,7 @@ def jobs(
     for level in LEVELS:
         of_level = [kernel for kernel in kernels if kernel.level == level]
         for device in devices:
-            why = _blocked(device, request)
+            why = _why_blocked(device, request)
             alone = [kernel for kernel in of_level if kernel.gpus == 1]
             found += [job for kernel in alone for job in _of(kernel, device.name, request, why)]
         for kind in dict.fromkeys(device.name.partition(":")[0] for device in devices):
@@ -190,11 +190,11 @@ def _of(kernel: Kernel, device: str, request: Request, skip: str) -> list[Job]:
     return [Job(kernel.name, device, dtype, seconds, minutes, skip) for dtype in kernel.dtypes]
 
 
-def _blocked(device: SmokeDevice, request: Request) -> str:
+def _why_blocked(device: SmokeDevice, request: Request) -> str:
     return next((why for key, why in request.blocked.items() if key and key in (device.bdf, device.uuid)), "")
 
 
 def _not_all(gpus: Sequence[SmokeDevice], all_gpus: int, request: Request) -> str:
     if len(gpus) < all_gpus:
         return f"needs all {all_gpus} GPUs; asked for: {', '.join(gpu.name for gpu in gpus)}"
-    return next((f"{gpu.name}: {why}" for gpu in gpus if (why := _blocked(gpu, request))), "")
+    return next((f"{gpu.name}: {why}" for gpu in gpus if (why := _why_blocked(gpu, request))), "")

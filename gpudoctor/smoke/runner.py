@@ -131,12 +131,12 @@ class Runner:
                 why = self.why = f"not started within the {seconds:g} s that all kernels have together"
             if not why:
                 progress(Starting(job.kernel, job.device, job.dtype))
-            result = self._skipped(job, why) if why else self._run(job)
+            result = self._skip(job, why) if why else self._run(job)
             progress(result)
             results.append(result)
         return tuple(results)
 
-    def _skipped(self, job: Job, why: str) -> SmokeKernel:
+    def _skip(self, job: Job, why: str) -> SmokeKernel:
         return SmokeKernel(name=job.kernel, device=job.device, dtype=job.dtype, status="skipped", detail=why)
 
     def _run(self, job: Job) -> SmokeKernel:
@@ -144,7 +144,7 @@ class Runner:
         for last_try in (False, True):
             child = self.ready()
             if child is None:
-                return self._skipped(job, self.why)
+                return self._skip(job, self.why)
             self._job += 1
             began = False
             try:
@@ -152,7 +152,7 @@ class Runner:
                 child.send(self._command(job))
                 self._await(child, "started", self._job, self._limits.beginning)
                 began = True
-                finished = self._finished(child, job.seconds)
+                finished = self._await_result(child, job.seconds)
             except Lost as lost:
                 ended = self.drop()
                 if began or last_try:
@@ -182,7 +182,7 @@ class Runner:
             raise child.lost("garbled")
         return message
 
-    def _finished(self, child: Child, seconds: float) -> _Finished:
+    def _await_result(self, child: Child, seconds: float) -> _Finished:
         message = self._await(child, "finished", self._job, seconds)
         try:
             return msgspec.convert(message, _Finished)

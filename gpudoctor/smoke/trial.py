@@ -59,13 +59,13 @@ def try_import(
     lost child: it may be lost after an import that worked. With `serving` the child has run Python already."""
     source = f"import {module} in {interpreter}"
     report, loading = _Report(event="importing" if serving else ""), _Loading()
-    trial, lost = _tried(child, report, loading, limits, source, count=count)
+    trial, lost = _try_to_count(child, report, loading, limits, source, count=count)
     if trial.value is not None and loading.variables:
         trial = replace(trial, value=replace(trial.value, variables=loading.variables))
     return trial, lost
 
 
-def _tried(
+def _try_to_count(
     child: Child, report: _Report, loading: _Loading, limits: Limits, source: str, *, count: bool
 ) -> tuple[Fact[ImportTrial], Lost | None]:
     try:
@@ -73,10 +73,10 @@ def _tried(
         if report.event == "imported" and count:
             report = _next(child, report, limits.counting)
     except Lost as lost:
-        return _lost(lost, report if report.event else loading.report, loading, limits, source), lost
+        return _without_answer(lost, report if report.event else loading.report, loading, limits, source), lost
     if report.event == "raised":
-        return known(_raised(report, child.said), source), None
-    return known(_imported(report, report.device_error), source), None
+        return known(_exception(report, child.said), source), None
+    return known(_success(report, report.device_error), source), None
 
 
 class _Loading:
@@ -104,7 +104,7 @@ def _finished_import(child: Child, report: _Report, loading: _Loading, seconds: 
     return report
 
 
-def _raised(report: _Report, said: str) -> ImportTrial:
+def _exception(report: _Report, said: str) -> ImportTrial:
     # What a compiled module prints, and raises without a word: NumPy's own error is told only there.
     printed = re.findall(_PRINTED_ERROR, said, flags=re.M) if ":" not in report.error else []
     root = (report.root or (printed[-1] if printed else ""))[:_ERROR_LIMIT]
@@ -127,9 +127,9 @@ def _next(child: Child, before: _Report, seconds: float) -> _Report:
     return report
 
 
-def _lost(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source: str) -> Fact[ImportTrial]:
+def _without_answer(lost: Lost, report: _Report, loading: _Loading, limits: Limits, source: str) -> Fact[ImportTrial]:
     if report.event == "imported":  # it was lost while counting the devices: no fault of the import
-        return known(_imported(report, f"the devices could not be counted: {lost.sentence(limits.counting)}"), source)
+        return known(_success(report, f"the devices could not be counted: {lost.sentence(limits.counting)}"), source)
     if lost.how == "silent":
         return _gave_no_answer(lost, report, loading, limits, source)
     if lost.how == "stopped":
@@ -169,7 +169,7 @@ def _printed_files(said: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(reversed(re.findall(r'^File "([^"<]+)", line \d+', said, flags=re.M))))
 
 
-def _imported(report: _Report, error: str) -> ImportTrial:
+def _success(report: _Report, error: str) -> ImportTrial:
     return view_as(ImportTrial, report, ok=True, seconds=round(report.seconds, 3), error=error)
 
 
@@ -181,12 +181,12 @@ def try_module(host: Host, interpreter: str, module: str, *, limits: Limits = _L
         try:
             with temporary_folder("import") as folder:
                 child = Child(interpreter, host.environ, folder, KERNELS, interruptions, module=module)
-                return _followed(child, interpreter, module, limits)
+                return _import_and_end(child, interpreter, module, limits)
         except (OSError, ValueError) as error:  # no process, no temporary folder: nothing is known of the module
             return unknown(f"import {module} could not be tried: {error}", source)
 
 
-def _followed(child: Child, interpreter: str, module: str, limits: Limits) -> Fact[ImportTrial]:
+def _import_and_end(child: Child, interpreter: str, module: str, limits: Limits) -> Fact[ImportTrial]:
     patient = False
     try:
         trial, lost = try_import(child, interpreter, limits, module=module)

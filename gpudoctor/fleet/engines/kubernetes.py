@@ -41,7 +41,7 @@ def run(order: Order) -> tuple[Answer, ...]:
 
 
 def _answers(order: Order, selector: str) -> tuple[Answer, ...]:
-    pods = _finished(order, selector)
+    pods = _await_pods(order, selector)
     named = {pod["metadata"]["name"]: pod["spec"].get("nodeName", "") for pod in pods}
     nodes = order.nodes or tuple(dict.fromkeys(filter(None, named.values())))
     if not nodes:
@@ -56,7 +56,7 @@ def _answers(order: Order, selector: str) -> tuple[Answer, ...]:
     )
 
 
-def _finished(order: Order, selector: str) -> list[dict[str, Any]]:
+def _await_pods(order: Order, selector: str) -> list[dict[str, Any]]:
     """The pods, as soon as all have answered, or late enough to read what is there."""
     for_logs = min(max(order.seconds / 10, 5.0), order.seconds / 2)
     while True:

@@ -22,13 +22,13 @@ def manifest(order: Order, name: str) -> dict[str, Any]:
     if not order.nodes:
         # A DaemonSet starts a container again that has ended: the check comes first, and the pod then waits.
         waiting = {"name": "waiting", "image": order.image, "command": ["sleep", "infinity"], **_CONFINED}
-        pod = {"initContainers": [_container(order)], "containers": [waiting], **_placed(order)}
+        pod = {"initContainers": [_container(order)], "containers": [waiting], **_placement(order)}
         spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
         return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": head, "spec": spec}
-    pod = {"restartPolicy": "Never", "containers": [_container(order)], **_placed(order)}
+    pod = {"restartPolicy": "Never", "containers": [_container(order)], **_placement(order)}
     pod["affinity"] = {
         "nodeAffinity": {
-            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*map(_named, order.nodes)]}
+            "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [*map(_node_term, order.nodes)]}
         },
         "podAntiAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": [
@@ -64,13 +64,13 @@ def _container(order: Order) -> dict[str, Any]:
     }
 
 
-def _placed(order: Order) -> dict[str, Any]:
+def _placement(order: Order) -> dict[str, Any]:
     selector = _pairs("--selector", order.selectors)
     tolerations = [{"key": key, "operator": "Exists"} for key in _TOLERATED]
     return {**({"nodeSelector": selector} if selector else {}), "tolerations": tolerations}
 
 
-def _named(node: str) -> dict[str, Any]:
+def _node_term(node: str) -> dict[str, Any]:
     return {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
 
 

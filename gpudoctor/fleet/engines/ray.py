@@ -36,12 +36,12 @@ def run(order: Order) -> tuple[Answer, ...]:
         raise InputError(f"--on ray: no cluster: {error}") from None
     try:
         with redirect_stdout(sys.stderr):  # Ray prints there when it loses a node; ours holds the report alone
-            return _asked(ray, order)
+            return _ask(ray, order)
     finally:
         ray.shutdown()
 
 
-def _asked(ray: Any, order: Order) -> tuple[Answer, ...]:
+def _ask(ray: Any, order: Order) -> tuple[Answer, ...]:
     affinity = importlib.import_module("ray.util.scheduling_strategies").NodeAffinitySchedulingStrategy
     living, answers = _nodes(ray, order)
     task = ray.remote(num_cpus=0, max_retries=0)(_task())

@@ -32,7 +32,7 @@ def run(order: Order) -> tuple[Answer, ...]:
     while waiting := [node for node in waiting if node not in out]:
         came = answers_of(_srun(order, waiting), order.asking(waiting), r"^ *(\d+): ?")
         out = _out_of_use(order)
-        again = _taken_along(came, waiting, out)
+        again = _nodes_in_tow(came, waiting, out)
         if not 0 < len(again) < len(waiting) or order.left < order.seconds / 3:
             return (*answers, *came)
         answers += [
@@ -44,7 +44,7 @@ def run(order: Order) -> tuple[Answer, ...]:
     return tuple(answers)
 
 
-def _taken_along(came: Sequence[Answer], waiting: Sequence[str], out: Mapping[str, str]) -> list[str]:
+def _nodes_in_tow(came: Sequence[Answer], waiting: Sequence[str], out: Mapping[str, str]) -> list[str]:
     """Nodes without an answer that another node without an answer took along."""
     mute = [each for each in came if not each.document]
     killed = {each.node for each in mute if _KILLED.match(each.failure)}

@@ -28,7 +28,7 @@ def units_of(hellos: Mapping[int, Hello], between: Between | None) -> tuple[tupl
         nodes.setdefault(str(hello["agent"] or hello["name"]), []).append(rank)
     between = between or ("nodes" if len(nodes) > 1 else "gpus")
     groups = sorted(nodes.values(), key=min)
-    names = _told_apart([hellos[ranks[0]]["name"] for ranks in groups])
+    names = _unique_names([hellos[ranks[0]]["name"] for ranks in groups])
     if between == "nodes":
         return tuple(Unit(name, tuple(ranks)) for name, ranks in zip(names, groups, strict=True)), between
     units = [
@@ -61,7 +61,7 @@ def chosen_backend(hellos: Mapping[int, Hello], asked: str | None) -> str:
     return "gloo" if any(hello["gloo"] for hello in looked) else ""
 
 
-def _told_apart(names: Sequence[str]) -> list[str]:
+def _unique_names(names: Sequence[str]) -> list[str]:
     """Names that several have get a number."""
     count, seen, result = Counter(names), Counter[str](), []
     for name in names:

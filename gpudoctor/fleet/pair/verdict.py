@@ -48,7 +48,7 @@ def report_of(
         nodes=tuple(_node(result, number) for number in range(len(trials.units))),
         pairings=tuple(_pairing(result, met) for met in trials.met),
         together=_together(result, trials.together) if trials.together else None,
-        exclude=_excluded(result),
+        exclude=_faulty_nodes(result),
         not_judged=tuple(question.why for question in not_judged),
     )
 
@@ -120,7 +120,7 @@ def _together(result: PairResult, part: Part) -> Together:
     )
 
 
-def _excluded(result: PairResult) -> tuple[str, ...]:
+def _faulty_nodes(result: PairResult) -> tuple[str, ...]:
     """A node in use is no fault of it: another job has it."""
     out = {number for number, part in result.out.items() if part.status != "busy"}
     return tuple(result.names[number] for number in sorted(out | result.judgement.convicted))

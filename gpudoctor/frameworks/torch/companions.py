@@ -64,7 +64,7 @@ def of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
     """Version and index of the torchvision or torchaudio that belongs to the installed torch."""
     torch = situation.torch
     row = situation.matrix.torch.companion(torch.version) if torch else None
-    wanted = {"torchvision": row.torchvision, "torchaudio": row.torchaudio}.get(name) if row else None
+    wanted = row.release_of(name) if row else None
     if torch is None or not wanted:
         return None
     build = situation.build_of(torch)

@@ -318,7 +318,7 @@ def within_generation(matrix: Matrix, real: str, named: str) -> bool:
     """Whether an override to `named` stays in the GPU's generation, or the matrix knows that it works."""
     policy = matrix.amd.override(real)
     if policy and policy.value and matrix.amd.gfx_of_override(policy.value) == named:
-        return policy.safety in ("safe-class", "risky")
+        return policy.within_generation
     target = matrix.gpus.target(real)
     if target is None:  # a GPU newer than the matrix: its number tells the generation
         return real[:-1] == named[:-1]

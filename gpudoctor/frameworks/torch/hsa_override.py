@@ -18,8 +18,6 @@ from gpudoctor.matrix.versions import matches
 from gpudoctor.situation import Situation
 from gpudoctor.situation.wsl import against_build_in_wsl
 
-_WITHIN_GENERATION = ("safe-class", "risky")
-
 
 def override_fixes(situation: Situation, gpus: tuple[Gpu, ...], keep: Torch | None) -> list[Fix]:
     """At most one: the override with the present torch if that has code for its target, else with another build."""
@@ -73,11 +71,7 @@ def _usable(matrix: Matrix, gpus: tuple[Gpu, ...]) -> dict[str, Override]:
     """The overrides within their generation, by target."""
     targets = {gpu.arch.value or "": None for gpu in gpus if gpu.vendor == "amd"}
     policies = {gfx: matrix.amd.override(gfx) for gfx in targets}
-    return {
-        gfx: policy
-        for gfx, policy in policies.items()
-        if policy and policy.value and policy.safety in _WITHIN_GENERATION
-    }
+    return {gfx: policy for gfx, policy in policies.items() if policy and policy.proposed}
 
 
 def _stand_in(matrix: Matrix, gpu: Gpu, usable: dict[str, Override]) -> Gpu:

@@ -27,7 +27,7 @@ def build_name(torch: Torch) -> str:
 
 def version_evidence(torch: Torch, package: Distribution) -> tuple[Evidence, ...]:
     """What a judgement about a package beside torch is based on."""
-    return (Evidence(f"{package.name}.version", package.version, package.path), Evidence.of_torch(torch))
+    return (Evidence.of_version(package), Evidence.of_torch(torch))
 
 
 def better_torch(situation: Situation) -> tuple[Fix, ...]:

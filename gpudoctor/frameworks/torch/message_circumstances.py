@@ -100,11 +100,11 @@ def suggested(row: ErrorPattern, circumstances: tuple[ToldCircumstance, ...]) ->
     return "".join(f" Something else in the text suggests that {one.meaning}." for one in told)
 
 
-def fix_for(cause: str, vendor: Vendor | None, started_with: str = "") -> Fix | None:
-    """The fix of a cause that the circumstances tell; `started_with` is the command that started the container."""
+def fix_for(cause: str, vendor: Vendor | None, container_command: str = "") -> Fix | None:
+    """The fix of a cause that the circumstances tell; `container_command` started the container."""
     fix = _GIVEN.get(cause)
-    if fix is _GIVE_GPUS and 0 < len(started_with) <= _LONGEST:
-        return _started_again(started_with, vendor)
+    if fix is _GIVE_GPUS and 0 < len(container_command) <= _LONGEST:
+        return _started_again(container_command, vendor)
     return _GIVE_AMD_GPUS if vendor == "amd" and fix is _GIVE_GPUS else fix
 
 
@@ -127,7 +127,7 @@ def override_for_program(situation: Situation, gpus: tuple[Gpu, ...], text: str)
     gpu = gpus[0] if gpus else None
     arch = gpu.arch.value if gpu and gpu.vendor == "amd" else None
     policy = situation.matrix.amd.override(arch)
-    if policy is None or policy.safety not in ("safe-class", "risky"):
+    if policy is None or not policy.within_generation:
         return ()
     named = situation.matrix.amd.gfx_of_override(policy.value)
     listed = _HAS_CODE_FOR.search(text)

@@ -106,7 +106,7 @@ def _has_the_toolkit_of_docker_desktop(situation: Situation) -> bool:
 def _has_a_driver_outside(situation: Situation) -> bool:
     """Whether a text names the driver of a host, whose container was started without the GPUs."""
     pasted = situation.machine.pasted
-    return pasted is not None and bool(pasted.started_with) and "driver" not in pasted.unsaid
+    return pasted is not None and bool(pasted.container_command) and "driver" not in pasted.unsaid
 
 
 def _may_open_kfd(situation: Situation) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import Finding, Fix, ReplaceTorch, by_hand
+from gpudoctor.finding import Finding, Fix, ReplaceTorch, by_hand, together
 from gpudoctor.frameworks.torch.candidates import Choice, RejectedCandidate, candidates
 from gpudoctor.frameworks.torch.coverage import carries
 from gpudoctor.frameworks.torch.gpus_to_serve import gpus_to_serve
@@ -46,23 +46,15 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     if unnamed := [gpu for gpu in gpus if gpu.arch.value is None]:
         return special or (_name_first(unnamed[0], keep),)
     found = [carries(situation, gpu) for gpu in gpus]
-    choices, rejected = candidates(situation, gpus)
-    if modest := _modest_driver(situation, gpus):
-        choices = candidates(situation, gpus, driver=modest)[0] or choices
-    if keep and any("no" in (item.runs, item.blas) for item in found):
-        # Files weigh more than a row of the matrix: the present build cannot fix its own fault, unless device code
-        # can be added to it.
-        choices = tuple(
-            choice for choice in choices if choice.extra or not keep.is_build(choice.version, choice.build)
-        )
+    faulty = any("no" in (item.runs, item.blas) for item in found)
+    choices, rejected = _choices(situation, gpus, keep if faulty else None)
     hide = _hiding_the_others(situation, gpus)
     if place in ("jetson", "conda"):
-        native = [
-            _together(fix_by(situation, choice, keep), hide) for choice in nearest(situation, choices, keep)[:1]
-        ]
+        best = nearest(situation, choices, keep)[:1]
+        native = tuple(_with(hide, fix_by(situation, choice, keep)) for choice in best)
         if situation.on_jetson and native:
-            return tuple(native)  # an index has a wheel for this very board
-        return special or tuple(native) or (_nothing(situation.matrix, gpus),)
+            return native  # an index has a wheel for this very board
+        return special or native or (_nothing(situation.matrix, gpus),)
     offered = _with_limits(situation, gpus, keep, nearest(situation, choices, keep), rejected)
     program = [*with_the_program(situation, gpus, keep)]
     ours = [*program, *(fix_by(situation, choice, keep) for choice in offered)]
@@ -70,7 +62,7 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     if not special and not ours:
         ours += _after_another_change(situation, gpus, keep, rejected)
     ours += override_fixes(situation, gpus, keep)
-    fixes = [*special, *(_together(fix, None if fix.by_hand else hide) for fix in dict.fromkeys(ours))]
+    fixes = [*special, *(fix if fix.by_hand else _with(hide, fix) for fix in dict.fromkeys(ours))]
     works = any(item.via_override for item in found) and all(item.runs == "yes" for item in found)
     if works and not fixes:
         text = "Keep the override: no released build supports this GPU itself, and this torch works under it."
@@ -84,6 +76,17 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
     return tuple(fixes)
 
 
+def _choices(situation: Situation, gpus: tuple[Gpu, ...], faulty: Torch | None) -> tuple[tuple[Choice, ...], Refused]:
+    """The builds to choose from, without the present one if that is faulty: files weigh more than a row of the
+    matrix. It stays where device code can be added to it."""
+    choices, rejected = candidates(situation, gpus)
+    if modest := _modest_driver(situation, gpus):
+        choices = candidates(situation, gpus, driver=modest)[0] or choices
+    if faulty:
+        choices = tuple(one for one in choices if one.extra or not faulty.is_build(one.version, one.build))
+    return choices, rejected
+
+
 def _hiding_the_others(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
     """What keeps a process from GPUs that a build for `gpus` leaves out and that would make programs fail."""
     from gpudoctor.frameworks.torch.gpu_coverage import disturbs, show_only
@@ -93,10 +96,8 @@ def _hiding_the_others(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | Non
     return show_only(situation, gpus, disturbing) if disturbing else None
 
 
-def _together(fix: Fix, other: Fix | None) -> Fix:
-    if other is None:
-        return fix
-    return Fix(f"{fix.title}, and {other.title[:1].lower()}{other.title[1:]}", (*fix.remedies, *other.remedies))
+def _with(other: Fix | None, fix: Fix) -> Fix:
+    return together(fix, other) if other else fix
 
 
 def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
@@ -213,7 +214,7 @@ def _the_program_after_the_driver(situation: Situation, gpus: tuple[Gpu, ...], k
     if driver is None:
         return []
     fixes = with_the_program(situation, gpus, keep, driver=driver.minimum)
-    return [_together(Fix(f"Driver {driver.branch}", (driver,)), fix) for fix in fixes]
+    return [together(Fix(f"Driver {driver.branch}", (driver,)), fix) for fix in fixes]
 
 
 def _with_driver(situation: Situation, install: Fix, choice: Choice) -> Fix:

@@ -155,12 +155,8 @@ def subject_of_devices(fault: Fault) -> str:
 # --- grouping --------------------------------------------------------------------------------------
 
 
-def _kernels(situation: Situation) -> tuple[SmokeKernel, ...]:
-    return situation.machine.smoke.kernels if situation.machine.smoke else ()
-
-
 def _devices(situation: Situation) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(kernel.device for kernel in _kernels(situation)))
+    return tuple(dict.fromkeys(kernel.device for kernel in situation.machine.kernels))
 
 
 def _ran(situation: Situation, device: str) -> tuple[SmokeKernel, ...]:
@@ -168,7 +164,7 @@ def _ran(situation: Situation, device: str) -> tuple[SmokeKernel, ...]:
 
 
 def _with_status(situation: Situation, device: str, statuses: tuple[str, ...]) -> tuple[SmokeKernel, ...]:
-    return tuple(k for k in _kernels(situation) if k.device == device and k.status in statuses)
+    return tuple(k for k in situation.machine.kernels if k.device == device and k.status in statuses)
 
 
 def _gpus(situation: Situation, device: str) -> tuple[Gpu, ...]:
@@ -181,7 +177,7 @@ def _gpus(situation: Situation, device: str) -> tuple[Gpu, ...]:
 
 def _mixed(situation: Situation, device: str) -> bool:
     """Whether some kernel passed there."""
-    passed = [kernel.device for kernel in _kernels(situation) if kernel.status == "pass"]
+    passed = [kernel.device for kernel in situation.machine.kernels if kernel.status == "pass"]
     return any(name == device or (device == _ALL and name.startswith(_ALL)) for name in passed)
 
 

@@ -49,8 +49,6 @@ _OF_THE_DRIVER = frozenset(
 )
 """Causes that are mended in Linux' own driver."""
 
-_OF_WSL_ITSELF = "container-toolkit-missing"
-"""What is installed in WSL, whatever else the message may mean."""
 _SHADOWED, _MOST_NAMED = "ld-library-path-shadow", 3
 _COMPANIONS = ("torchvision-mismatch", "torchaudio-mismatch")
 
@@ -79,7 +77,7 @@ def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     for row in fault.causes[:1]:
         of_driver = not _OF_THE_DRIVER.isdisjoint((row.slug, *row.also))
         of_rocm = "rocm-wsl-unsupported" in row.also and (fault.vendor == "amd" or not of_driver)
-        if situation.in_wsl and (of_rocm or of_driver) and row.slug != _OF_WSL_ITSELF:
+        if situation.in_wsl and (of_rocm or of_driver) and not row.mended_in_wsl:
             return (NO_AMDGPU_HERE if of_rocm else UPDATE_WINDOWS,)
         if row.slug == _SHADOWED and (folders := _shadowing(situation)):
             why = row.meaning if len(folders) == 1 else f"{row.meaning}, from one of these folders"

@@ -51,7 +51,7 @@ def lacks_kernels(situation: Situation, targets: tuple[str, ...], gpu: Gpu) -> b
 def _run_as_another(situation: Situation, targets: tuple[str, ...], gpu: Gpu) -> Iterator[Fix]:
     """The override by which the GPU runs as one of its generation that rocBLAS has kernels for."""
     policy = situation.matrix.amd.override(gpu.arch.value)
-    value = policy.value if policy and policy.safety in ("safe-class", "risky") else None
+    value = policy.proposed if policy else None
     named = situation.matrix.amd.gfx_of_override(value)
     if value and named in targets:
         why = f"the GPU then runs as {named}, which AMD does not support"

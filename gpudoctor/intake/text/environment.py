@@ -73,8 +73,7 @@ def with_errors(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
         facts.errors.append(Line(available.line, "torch.cuda.is_available() is False"))
     facts.errors = facts.errors or facts.unexplained
     environment, torch = machine.environment.value, machine.torch
-    faults = machine.kernel_log.value.faults if machine.kernel_log.value else ()
-    told = {line.number for line in facts.log if any(fault.line in line.text for fault in faults)}
+    told = {line.number for line in facts.log if any(fault.line in line.text for fault in machine.log_faults)}
     facts.errors = [line for line in facts.errors if line.number not in told]
     errors = tuple(dict.fromkeys(line.text for line in facts.errors))
     for line in facts.errors:

@@ -159,16 +159,15 @@ def _with_gpus(
     identities = tuple(identity for _, identity in found)
     driver, assumed = _driver(facts, identities, matrix)
     version = driver.value if driver else ""
-    faults = machine.kernel_log.value.faults if machine.kernel_log.value else ()
     if not found:
         machine = replace(machine, gpus=(), buses=unknown("the text names no GPU"))
         return replace(_with_version(machine, driver, matrix), assumed=(*machine.assumed, *assumed))
     nvidia = any(identity.vendor == "nvidia" for identity in identities)
     before = machine.assumed
     try:
-        machine = with_gpus(machine, identities, version if nvidia else "", faults, matrix)
+        machine = with_gpus(machine, identities, version if nvidia else "", machine.log_faults, matrix)
     except InputError:  # no one driver runs them all: whatever they have is not said
-        machine = with_gpus(machine, identities, _ANY_DRIVER, faults, matrix)
+        machine = with_gpus(machine, identities, _ANY_DRIVER, machine.log_faults, matrix)
         machine = replace(machine, assumed=(*before, f"NVIDIA driver {_ANY_DRIVER}"))
     listed_by_driver = facts.smi is not None and bool(facts.smi[0].devices)
     bound = {} if listed_by_driver else decided_with(facts, "bound ")
@@ -311,7 +310,7 @@ def _pasted(
     started = f"{engine.value} run {without_secrets(command.value)}" if command and engine and not asks else ""
     return PastedText(
         gpus_given=given and not in_desktop,
-        started_with="" if in_desktop else started,
+        container_command="" if in_desktop else started,
         unsaid=tuple(unsaid),
         contradictions=contradictions(facts),
         machines=machines,

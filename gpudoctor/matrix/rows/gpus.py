@@ -85,6 +85,16 @@ class Override(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, om
     safety: Literal["safe-class", "risky", "unsafe", "none"]
     note: str = ""
 
+    @property
+    def within_generation(self) -> bool:
+        """Whether it names a target of the GPU's own generation, or one that is known to work."""
+        return self.safety in ("safe-class", "risky")
+
+    @property
+    def proposed(self) -> str | None:
+        """The value, where it may be proposed."""
+        return self.value if self.within_generation else None
+
 
 class GfxTarget(Row, frozen=True, kw_only=True):
     """One gfx target."""

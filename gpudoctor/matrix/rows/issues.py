@@ -143,6 +143,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     """What helps instead where the GPU is that of an AMD processor."""
     windows: str = ""
     """What helps instead on Windows."""
+    mended_in_wsl: bool = False
+    """Inside WSL it is mended there, and not with Windows' driver, whatever else the message may mean."""
     variables: dict[str, str] = {}
     """Variables of the workaround, if it is one."""
     needles: tuple[str, ...] = ()

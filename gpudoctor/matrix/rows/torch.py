@@ -159,6 +159,10 @@ class Companion(Row, frozen=True, kw_only=True):
     triton: str | None = None
     triton_rocm_package: str | None = None
 
+    def release_of(self, package: str) -> str | None:
+        """The torchvision or torchaudio of the row; None for another package."""
+        return {"torchvision": self.torchvision, "torchaudio": self.torchaudio}.get(package)
+
 
 class StableCompanion(Row, frozen=True, kw_only=True):
     """A companion with a stable ABI: from `version` on it works with every torch that matches."""

@@ -48,9 +48,22 @@ def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None
             return situation.machine
         situation = situation.on(without_variable(situation, UnsetVariable("PYTHONPATH")))  # its steps begin so
         environment = situation.environment or environment
+    after = _environment_after(situation, environment, remedy)
+    if after is None:
+        return None
+    machine = situation.machine
+    if of_torch:
+        machine = replace(machine, smoke=None, errors=())  # of another torch
+    return machine.with_environment(imported_anew(after))
+
+
+def _environment_after(
+    situation: Situation, environment: PythonEnvironment, remedy: PackageRemedy
+) -> PythonEnvironment | None:
     if isinstance(remedy, ReplaceTorch):
-        after = _with_build(situation, environment, remedy)
-    elif isinstance(remedy, ReplacePackage):
+        return _with_build(situation, environment, remedy)
+    after: PythonEnvironment | None
+    if isinstance(remedy, ReplacePackage):
         after = _with_package(environment, remedy)
     elif isinstance(remedy, ReinstallPackage):
         after = _whole_again(environment, remedy)
@@ -58,17 +71,10 @@ def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None
         after = _without(situation, environment, remedy.name)
     if after is None:
         return None
-    if not isinstance(remedy, ReplaceTorch):
-        name = normalised(remedy.name)
-        new, extra = after.distribution(name), remedy.extra if isinstance(remedy, ReplacePackage) else ""
-        after = after_installing(situation, after, name, version=new.version if new else "", extra=extra)
-        if extra:
-            after = _installed(after, _libraries_of(situation, name, extra, after))
-    after = imported_anew(after)
-    machine = situation.machine
-    if of_torch:
-        machine = replace(machine, smoke=None, errors=())  # of another torch
-    return machine.with_environment(after)
+    name, extra = normalised(remedy.name), remedy.extra if isinstance(remedy, ReplacePackage) else ""
+    new = after.distribution(name)
+    after = after_installing(situation, after, name, version=new.version if new else "", extra=extra)
+    return _with_distributions(after, _libraries_of(situation, name, extra, after)) if extra else after
 
 
 def _hidden_by(environment: PythonEnvironment) -> str:
@@ -152,9 +158,9 @@ def _with_build(
     def goes(one: Distribution) -> bool:
         return one.name in TRITONS or one.name in removed or one.name.startswith(_TORCHS_OF_AMD)
 
-    after = _installed(environment, installed, without=goes)
+    after = _with_distributions(environment, installed, without=goes)
     for name, _ in remedy.companions:
-        after = _healed(after, name)
+        after = _without_old_facts(after, name)
     after = replace(after, torch_remains=(), missing_symbols=() if not kept else after.missing_symbols)
     return after.with_torch(known(torch, SOURCE))
 
@@ -173,10 +179,10 @@ def _with_package(environment: PythonEnvironment, remedy: ReplacePackage) -> Pyt
         return None
     before = environment.distribution(name)
     if before is not None and _stays(before, remedy):
-        return _healed(environment, name) if remedy.extra else environment
+        return _without_old_facts(environment, name) if remedy.extra else environment
     version = installed_by(remedy.specifier) + (f"+{remedy.local}" if remedy.local else "")
     new = Distribution(name=name, version=version or (before.version if before else ""), installer="pip")
-    return _healed(_installed(environment, [new]), name)
+    return _without_old_facts(_with_distributions(environment, [new]), name)
 
 
 def _stays(before: Distribution, remedy: ReplacePackage) -> bool:
@@ -214,9 +220,11 @@ def _whole_again(environment: PythonEnvironment, remedy: ReinstallPackage) -> Py
         if before
         else None
     )
-    after = _installed(environment, [again or Distribution(name=name, version=remedy.version, installer="pip")])
+    after = _with_distributions(
+        environment, [again or Distribution(name=name, version=remedy.version, installer="pip")]
+    )
     if name != "torch":
-        healed = _healed(after, name)
+        healed = _without_old_facts(after, name)
         if before is None or before.version != remedy.version:
             return healed
         # The same files need the same libraries: only those of the package's own are there again.
@@ -256,10 +264,10 @@ def _without(situation: Situation, environment: PythonEnvironment, name: str) ->
     after = replace(environment, distributions=replace(environment.distributions, value=listed))
     if name == "torch":
         return after.with_torch(absent(SOURCE))
-    return _healed(after, name)
+    return _without_old_facts(after, name)
 
 
-def _healed(environment: PythonEnvironment, name: str) -> PythonEnvironment:
+def _without_old_facts(environment: PythonEnvironment, name: str) -> PythonEnvironment:
     """What was read of a package's old files says nothing of the new ones."""
     module = name.replace("-", "_")
     of_nvidia = name.startswith("nvidia-")
@@ -282,7 +290,7 @@ def _healed(environment: PythonEnvironment, name: str) -> PythonEnvironment:
     return replace(environment, extensions=extensions, missing_symbols=symbols, triton_owner=owner)
 
 
-def _installed(
+def _with_distributions(
     environment: PythonEnvironment,
     new: Iterable[Distribution],
     without: Callable[[Distribution], bool] = lambda one: False,

@@ -47,6 +47,7 @@ from gpudoctor.situation.nvidia_driver import kernel_driver
 
 _ASKED_BEFORE = "asked before the fix"
 
+T = TypeVar("T")
 _OfAKernel = TypeVar("_OfAKernel", InstalledModule, DkmsModule)
 
 
@@ -56,23 +57,23 @@ def machine_after(situation: Situation, remedy: AnyRemedy) -> Machine | None:
     if isinstance(remedy, InstallDriver):
         row = situation.matrix.nvidia.branch(remedy.branch)
         version = max(filter(None, (remedy.minimum, row.latest if row else None)), key=figures, default=remedy.branch)
-        return _driven(_unblocked(machine, "nvidia"), version, remedy.flavour, situation)
+        return _driven(_unblock(machine, "nvidia"), version, remedy.flavour, situation)
     if isinstance(remedy, InstallRocmDriver):
         return _amd_driven(machine)
     if isinstance(remedy, InstallKernel):
         return _with_kernel(machine, remedy.version)
     if isinstance(remedy, (RebuildModule, LoadModule, UnblockModule)):
-        return _loaded(_unblocked(machine, remedy.module), remedy.module, situation)
+        return _load(_unblock(machine, remedy.module), remedy.module, situation)
     if isinstance(remedy, Reboot):
-        return _rebooted(situation)
+        return _reboot(situation)
     if isinstance(remedy, StartService):
-        return _served(machine, remedy)
+        return _start_service(machine, remedy)
     if isinstance(remedy, InstallSystemPackage):
         return _with_package(machine, remedy)
     if isinstance(remedy, JoinGroup):
         return _in_group(machine, remedy.group)
     if isinstance(remedy, AddContainerFlags):
-        return _granted(machine, remedy)
+        return _start_container(machine, remedy)
     return None
 
 
@@ -81,7 +82,7 @@ def machine_after(situation: Situation, remedy: AnyRemedy) -> Machine | None:
 
 def _driven(machine: Machine, version: str, flavour: ModuleFlavour | None, situation: Situation) -> Machine:
     """The machine with that NVIDIA driver loaded. A module whose flavour is unknown is not taken for a wrong one."""
-    gpus = _bound(machine, "nvidia", "nvidia")
+    gpus = _bind(machine, "nvidia", "nvidia")
     machine = replace(machine, gpus=gpus, kernel_log=known(KernelLog(), SOURCE), load_path=LoadPath())
     stack = nvidia_stack(machine, version, flavour, situation.matrix, SOURCE)
     before = machine.nvidia
@@ -104,25 +105,26 @@ def _with_kernel(machine: Machine, version: str) -> Machine:
     def moved(one: _OfAKernel) -> _OfAKernel:
         return replace(one, kernel=kernel) if one.kernel == before else one
 
-    def each(fact: Fact[tuple[_OfAKernel, ...]]) -> Fact[tuple[_OfAKernel, ...]]:
-        return fact if fact.value is None else replace(fact, value=tuple(map(moved, fact.value)))
-
-    nvidia = machine.nvidia
-    nvidia = replace(nvidia, modules_installed=each(nvidia.modules_installed), dkms=each(nvidia.dkms))
-    system = replace(machine.system, kernel=known(kernel, SOURCE))
-    machine = replace(machine, system=system, nvidia=nvidia, amd=replace(machine.amd, dkms=each(machine.amd.dkms)))
+    nvidia, amd = machine.nvidia, machine.amd
+    installed, dkms = _with_each(nvidia.modules_installed, moved), _with_each(nvidia.dkms, moved)
+    machine = replace(
+        machine,
+        system=replace(machine.system, kernel=known(kernel, SOURCE)),
+        nvidia=replace(nvidia, modules_installed=installed, dkms=dkms),
+        amd=replace(amd, dkms=_with_each(amd.dkms, moved)),
+    )
     return _amd_driven(machine, machine.amd.module.value or "in-tree") if machine.of_vendor("amd") else machine
 
 
 def _amd_driven(machine: Machine, module: str = "installed") -> Machine:
-    gpus = _bound(machine, "amd", "amdgpu")
+    gpus = _bind(machine, "amd", "amdgpu")
     ours = tuple(gpu for gpu in gpus if gpu.vendor == "amd" and not gpu.reserved)
     before = machine.amd
     stack = replace(amd_stack(ours, module, SOURCE), rocm=before.rocm, firmware_package=before.firmware_package)
     return replace(machine, gpus=gpus, amd=stack, kernel_log=known(KernelLog(), SOURCE))
 
 
-def _bound(machine: Machine, vendor: Vendor, driver: str) -> tuple[Gpu, ...]:
+def _bind(machine: Machine, vendor: Vendor, driver: str) -> tuple[Gpu, ...]:
     """The GPUs, those of a vendor with its driver, and with nodes and a place where they had none."""
     count = 0
     gpus = []
@@ -138,7 +140,7 @@ def _bound(machine: Machine, vendor: Vendor, driver: str) -> tuple[Gpu, ...]:
     return tuple(gpus)
 
 
-def _unblocked(machine: Machine, module: str) -> Machine:
+def _unblock(machine: Machine, module: str) -> Machine:
     """The machine without the rules that keep a module from loading."""
 
     def left(stack: NvidiaStack | AmdStack) -> Fact[tuple[BlockedModule, ...]]:
@@ -149,7 +151,7 @@ def _unblocked(machine: Machine, module: str) -> Machine:
     return replace(machine, nvidia=nvidia, amd=replace(machine.amd, blocked=left(machine.amd)))
 
 
-def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | None:
+def _load(machine: Machine, module: str, situation: Situation) -> Machine | None:
     if module.startswith("amd"):
         return _amd_driven(machine)
     if module == "nvidia_peermem":
@@ -162,7 +164,7 @@ def _loaded(machine: Machine, module: str, situation: Situation) -> Machine | No
     return _driven(machine, version or "", flavour, situation)
 
 
-def _rebooted(situation: Situation) -> Machine:
+def _reboot(situation: Situation) -> Machine:
     """The machine after a reboot: the installed module is loaded, the log is empty, nothing was asked yet."""
     machine = situation.machine
     if machine.amd.module.known or newer_kernel_with_amdgpu(situation):
@@ -192,7 +194,7 @@ def _rebooted(situation: Situation) -> Machine:
 # --- services, packages, rights ------------------------------------------------------------------------
 
 
-def _served(machine: Machine, remedy: StartService) -> Machine | None:
+def _start_service(machine: Machine, remedy: StartService) -> Machine | None:
     if "fabric" not in remedy.service:
         return None
     _, _, version = remedy.package.partition("=")
@@ -221,26 +223,27 @@ def _in_group(machine: Machine, group: str) -> Machine:
     gids = user.gids if number is None or number in user.gids else (*user.gids, number)
     user = replace(user, gids=gids, groups=tuple(dict.fromkeys((*user.groups, group))))
     machine = replace(machine, system=replace(machine.system, user=user))
-    return _opened(machine, lambda node: number is None or node.gid in (None, number))
+    return _open_nodes(machine, lambda node: number is None or node.gid in (None, number))
 
 
-def _granted(machine: Machine, remedy: AddContainerFlags) -> Machine | None:
-    """The machine in a container that was started anew with its GPUs."""
+def _start_container(machine: Machine, remedy: AddContainerFlags) -> Machine | None:
+    """The machine in a container that was started anew, with enough shared memory."""
     if remedy.wants == "shm":
         return replace(machine, system=replace(machine.system, shm=known(8 << 30, SOURCE)))
     return None
 
 
-def _opened(machine: Machine, opens: Callable[[DeviceNode], bool]) -> Machine:
+def _open_nodes(machine: Machine, opens: Callable[[DeviceNode], bool]) -> Machine:
     def opened(node: DeviceNode) -> DeviceNode:
         return replace(node, opened="ok") if node.opened in ("EACCES", "EPERM") and opens(node) else node
 
-    def each(nodes: Fact[tuple[DeviceNode, ...]]) -> Fact[tuple[DeviceNode, ...]]:
-        return nodes if nodes.value is None else replace(nodes, value=tuple(map(opened, nodes.value)))
-
-    amd = machine.amd
+    amd, asked = machine.amd, unknown(_ASKED_BEFORE)
     kfd = amd.kfd if amd.kfd.value is None else replace(amd.kfd, value=opened(amd.kfd.value))
-    amd = replace(amd, kfd=kfd, render_nodes=each(amd.render_nodes), hsa=unknown(_ASKED_BEFORE))
-    asked = unknown(_ASKED_BEFORE)
-    nvidia = replace(machine.nvidia, nodes=each(machine.nvidia.nodes), nvml=asked, cuda=asked)
+    amd = replace(amd, kfd=kfd, render_nodes=_with_each(amd.render_nodes, opened), hsa=asked)
+    nvidia = replace(machine.nvidia, nodes=_with_each(machine.nvidia.nodes, opened), nvml=asked, cuda=asked)
     return replace(machine, amd=amd, nvidia=nvidia)
+
+
+def _with_each(fact: Fact[tuple[T, ...]], change: Callable[[T], T]) -> Fact[tuple[T, ...]]:
+    """A listing with each of its things changed; one that nobody could read stays."""
+    return fact if fact.value is None else replace(fact, value=tuple(map(change, fact.value)))

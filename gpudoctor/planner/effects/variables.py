@@ -42,7 +42,7 @@ def machine_after(situation: Situation, remedy: VariableRemedy) -> Machine:
         if remedy.name == "PYTHONHOME":
             starts = tuple(fault for fault in environment.start_faults if fault.kind != "no-library")
             environment = replace(environment, start_faults=starts)
-        environment = imported_anew(_searched(environment, remedy.name, stays, gone))
+        environment = imported_anew(_search_folders(environment, remedy.name, stays, gone))
         environment = _with_cxx_runtime(environment, situation.variable(remedy.name) or "", stays, remedy.name)
         machine = machine.with_environment(environment)
     path = machine.load_path
@@ -65,7 +65,7 @@ def _stays(name: str, folders: tuple[str, ...]) -> Callable[[str, str], bool]:
     return stays
 
 
-def _searched(
+def _search_folders(
     environment: PythonEnvironment, name: str, stays: Callable[[str, str], bool], gone: tuple[str, ...]
 ) -> PythonEnvironment:
     """The environment, with other folders searched before its own; `gone` are those that are searched no more."""

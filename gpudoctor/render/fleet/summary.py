@@ -6,12 +6,10 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from gpudoctor.finding import Severity
+from gpudoctor.finding import SEVERITIES, Severity
 from gpudoctor.fleet.names import folded, natural
 from gpudoctor.fleet.records import FleetNode, FleetReport, NodeGroup
 from gpudoctor.plain_text import number_of
-
-_GRADES: tuple[Severity, ...] = ("error", "warning", "note")
 
 
 class Difference(Struct, frozen=True):
@@ -61,7 +59,7 @@ def differences(report: FleetReport) -> tuple[Difference, ...]:
         for odd in node.odd:
             found.setdefault((odd.fact, odd.value, odd.norm, odd.severity, odd.others), []).append(node.name)
     rows = [Difference(*key, tuple(names)) for key, names in found.items()]
-    return tuple(sorted(rows, key=lambda row: (_GRADES.index(row.severity), row.fact, len(row.nodes))))
+    return tuple(sorted(rows, key=lambda row: (SEVERITIES.index(row.severity), row.fact, len(row.nodes))))
 
 
 def problems(report: FleetReport) -> tuple[Problem, ...]:
@@ -77,7 +75,7 @@ def problems(report: FleetReport) -> tuple[Problem, ...]:
         Problem(*key, message[key], tuple(sorted({n for g in groups for n in g.nodes}, key=natural)))
         for key, groups in found.items()
     ]
-    return tuple(sorted(rows, key=lambda row: (_GRADES.index(row.severity), -len(row.nodes), row.id)))
+    return tuple(sorted(rows, key=lambda row: (SEVERITIES.index(row.severity), -len(row.nodes), row.id)))
 
 
 def silent(report: FleetReport) -> tuple[FleetNode, ...]:

@@ -49,7 +49,7 @@ def fleet_lines(report: FleetReport, *, verbose: bool) -> Iterator[Line]:
         yield []
         hint = f"no GPU. If none is needed there, --roles FILE with {needless[0]}=cpu says so."
         yield [("· ", "dim"), (f"{folded(needless)}: ", "bold"), (hint, "")]
-    yield from _undecided(report)
+    yield from _facts_without_majority(report)
     yield from _plans(report)
     if lines := tuple(ready_lines(report)):
         yield []
@@ -102,7 +102,7 @@ def _differences(report: FleetReport, verbose: bool) -> Iterator[Line]:
         yield [(f"  · {left} more difference{'s' * (left != 1)} of little weight: -v shows them", "dim")]
 
 
-def _undecided(report: FleetReport) -> Iterator[Line]:
+def _facts_without_majority(report: FleetReport) -> Iterator[Line]:
     """Facts without a majority."""
     if report.undecided:
         yield []

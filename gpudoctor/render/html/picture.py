@@ -144,12 +144,12 @@ def _gpus(machine: Machine) -> Iterator[str]:
     for text, gpus in equal_gpus(machine.gpus).items():
         count = f"{len(gpus)} x " if len(gpus) > 1 else ""
         which = f"GPU {numbers(gpus)}: " if numbers(gpus) else ""
-        yield f"{which}{count}{text}{_unused(gpus, reasons)}"
+        yield f"{which}{count}{text}{_count_of_unusable(gpus, reasons)}"
     if not machine.gpus:
         yield no_gpus(machine)
 
 
-def _unused(gpus: Sequence[Gpu], reasons: Mapping[int, str]) -> str:
+def _count_of_unusable(gpus: Sequence[Gpu], reasons: Mapping[int, str]) -> str:
     """ "; 2 not usable: its device node does not open"."""
     why = [reasons[id(gpu)] for gpu in gpus if reasons[id(gpu)]]
     if not why:

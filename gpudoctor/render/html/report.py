@@ -47,13 +47,12 @@ def report_page(report: Report, look: ReportStyle, checks: Sequence[Check[Any]] 
 
 
 def _header(report: Report, head: Line, look: ReportStyle) -> Markup:
-    label = report.subject.label if report.subject.kind != "machine" else "this machine"
     told = (f"level {report.machine.level}", report.created, f"gpudoctor {report.gpudoctor}")
     about = (child for text in told for child in (" · ", element("span", text)))
     return element(
         "header",
         element("h1", spans(head)),
-        element("p", label, *about, class_="about"),
+        element("p", report.subject.name, *about, class_="about"),
         element("p", prose(look.note), class_="about") if look.note else None,
         class_=tone(head),
     )
@@ -77,15 +76,15 @@ def _problem(number: int | None, finding: ReportedFinding, report: Report) -> Ma
         title,
         element("p", prose(finding.message), class_="message"),
         *(fix_element(fix, "Fix") for fix in first),
-        _folded("Alternatives", *(fix_element(fix, "Alternative") for fix in others)),
+        _folding_section("Alternatives", *(fix_element(fix, "Alternative") for fix in others)),
         _pairs(facts),
-        _folded("Evidence", _evidence(finding)),
+        _folding_section("Evidence", _evidence(finding)),
         class_=f"problem {finding.severity}",
         id=f"problem-{number}" if number else None,
     )
 
 
-def _folded(title: str, *children: Markup) -> Markup:
+def _folding_section(title: str, *children: Markup) -> Markup:
     content = fragment(children)
     return element("details", element("summary", title), content) if content else Markup()
 
@@ -103,8 +102,7 @@ def _evidence(finding: ReportedFinding) -> Markup:
 
 
 def _questions(report: Report) -> Markup:
-    questions = [question for question in report.not_judged if question.matters]
-    return _list(f"{could_not_check(question)} [{question.id}]" for question in questions)
+    return _list(f"{could_not_check(question)} [{question.id}]" for question in report.open_questions)
 
 
 def _list(texts: Iterator[str]) -> Markup:

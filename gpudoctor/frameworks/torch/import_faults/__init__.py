@@ -47,7 +47,7 @@ def _explained(case: Case) -> ImportFault:
 
 
 def _known_text(case: Case) -> ImportFault | None:
-    row = case.situation.matrix.errors.cause_of(case.text, case.situation.built_for)
+    row = case.row
     if row is None or row.about != "environment" or (case.torch is None and row.id in _OF_TORCHS_MODULES):
         return None
     meaning = row.meaning[:1].upper() + row.meaning[1:]
@@ -55,7 +55,7 @@ def _known_text(case: Case) -> ImportFault | None:
 
 
 def _unknown(case: Case) -> ImportFault:
-    innermost = next((file for file in case.trial.suspects if not file.standard and file.path), None)
+    innermost = case.innermost
     loading = case.trial.loading
     lost = bool(case.trial.signal or case.trial.hung)
     if loading and lost:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shlex
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.finding import Fix, by_hand
-from gpudoctor.machine import Distribution, ImportTrial, Torch
+from gpudoctor.machine import Distribution, ImportTrial, SuspectFile, Torch
 from gpudoctor.situation import Situation
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import ErrorPattern
 
 CRASHES = ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGTRAP")
 """Signals of a program that did something wrong itself."""
@@ -32,6 +36,16 @@ class Case(Struct, frozen=True):
     def text(self) -> str:
         """The first error, then those that followed from it."""
         return f"{self.trial.root}\n{self.trial.error}".strip()
+
+    @property
+    def row(self) -> ErrorPattern | None:
+        """The row of the matrix that knows the error."""
+        return self.situation.matrix.errors.cause_of(self.text, self.situation.built_for)
+
+    @property
+    def innermost(self) -> SuspectFile | None:
+        """The innermost file of the error that is not Python's own."""
+        return next((file for file in self.trial.suspects if not file.standard and file.path), None)
 
 
 def find_out(case: Case) -> Fix:

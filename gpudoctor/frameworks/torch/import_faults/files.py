@@ -150,7 +150,7 @@ def undefined_symbol(case: Case) -> ImportFault | None:
     """Two libraries do not go together, and no variable is to blame."""
     if "undefined symbol" not in case.text:
         return None
-    row = case.situation.matrix.errors.cause_of(case.text, case.situation.built_for)
+    row = case.row
     pins = wrong_pins(case.situation, case.torch) if case.torch else None
     if row is not None and row.slug == "torch-import-fails" and pins is None:
         return None  # the matrix knows which two libraries
@@ -189,7 +189,7 @@ def stray_file(case: Case) -> ImportFault | None:
 
 def file_of_nobody(case: Case) -> ImportFault | None:
     """The innermost file of the error that is not Python's own: no package brought it."""
-    innermost = next((file for file in case.trial.suspects if not file.standard and file.path), None)
+    innermost = case.innermost
     own = case.path and innermost is not None and innermost.path.startswith(f"{case.path}/")
     if innermost is None or innermost.owner or own or case.trial.signal:
         return None

@@ -206,7 +206,7 @@ def variable(case: Case) -> ImportFault | None:
     """Libraries of another version that a variable puts first."""
     if "undefined symbol" not in case.text:
         return None
-    row = case.situation.matrix.errors.cause_of(case.text, case.situation.built_for)
+    row = case.row
     causes = (row.slug, *row.also) if row else ()
     for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
         if case.situation.variable(name):
