@@ -19,7 +19,7 @@ from gpudoctor.probes.record import ends_early, locked_programs, programs_in, re
 
 _LOOKED_AT = (
     rb"\n((?:torch|functorch)/"
-    rb"(?:[^/,\n]+\.(?:py|so)|[^/,\n]+/__init__\.py|lib/[^/,\n]+\.so(?:\.[\d.]+)?)),[^,\n]*,([1-9]\d{0,15})\b"
+    rb"(?:lib/[^/,\n]+\.so(?:\.[\d.]+)?|[^/,\n]+(?:\.py|\.so|/__init__\.py))),[^,\n]*,([1-9]\d{0,15})\b"
 )
 _HEADERS = b"\ntorch/include/"
 _MOST_FILES = 2000
