@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import ABSENCE, SEEN, SEVERITIES, Confidence, Device, Evidence, Finding, Layer, NotJudged
 from gpudoctor.situation import Situation
-from gpudoctor.situation.pasted_text import as_the_text_allows
 
 _ALTERNATIVES = 2
 """Causes that are told beside the likeliest one."""
@@ -81,7 +80,11 @@ def join_symptoms(findings: Iterable[Finding], situation: Situation) -> list[Fin
             causes.append(symptom)
         else:
             causes[place] = _with_symptom(causes[place], symptom)
-    told = (_unless_refuted(finding, situation) for finding in (*causes, *_alternatives(causes)))
+    told = [_unless_refuted(finding, situation) for finding in (*causes, *_alternatives(causes))]
+    if situation.machine.pasted is None:
+        return told
+    from gpudoctor.situation.pasted_text import as_the_text_allows
+
     return [as_the_text_allows(finding, situation) for finding in told]
 
 

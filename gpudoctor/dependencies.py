@@ -8,28 +8,28 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.versions import COMPARE, figures, is_plain, matches, public_version
+from gpudoctor.matrix.versions import COMPARE, are_figures, figures, is_plain, matches, public_version
 
 _LINE = r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[([^\]]*)\])?\s*(@\s*[^;\s]+|\(?[^;()]*\)?)\s*(?:;(.*))?$"
 _COMPARISON = r"""(\w+)\s*(==|!=|<=|>=|<|>)\s*(["'])([^"']*)\3"""
-_FIGURES = r"\d+(\.\d+)*"
 _TOKEN = r"""[()]|\b(?:and|or)\b|"[^"]*"|'[^']*'"""
 _LONGEST = 1000
 _NESTED = 5
 _MOST = 2000
 """Distributions in one closure."""
+_NONE: frozenset[str] = frozenset()
 
 TRITONS = ("triton", "pytorch-triton", "pytorch-triton-rocm", "triton-rocm")
 """One package under the names that torch's indexes gave it: all of them own the folder triton/."""
 
-Environment = Mapping[str, str]
+Environment = tuple[tuple[str, str], ...]
 """Values of the marker variables (PEP 508)."""
 
 
@@ -91,7 +91,10 @@ class Required(Struct, frozen=True):
 @lru_cache(maxsize=2048)
 def normalised(name: str) -> str:
     """A distribution's name as PEP 503 compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    plain = name.lower().replace("_", "-").replace(".", "-")
+    while "--" in plain:
+        plain = plain.replace("--", "-")
+    return plain
 
 
 @lru_cache(maxsize=2048)
@@ -110,17 +113,17 @@ def parsed(line: str) -> Dependency | None:
     )
 
 
-def marker_environment(python: str | None, arch: str) -> dict[str, str]:
+def marker_environment(python: str | None, arch: str) -> Environment:
     """The marker variables of a CPython on Linux: `python` is "3.12" or "3.13t", None where it is unknown."""
-    return {
-        **({"python_version": python.removesuffix("t")} if python else {}),
-        "platform_machine": arch,
-        "platform_system": "Linux",
-        "sys_platform": "linux",
-        "os_name": "posix",
-        "implementation_name": "cpython",
-        "platform_python_implementation": "CPython",
-    }
+    return (
+        *((("python_version", python.removesuffix("t")),) if python else ()),
+        ("platform_machine", arch),
+        ("platform_system", "Linux"),
+        ("sys_platform", "linux"),
+        ("os_name", "posix"),
+        ("implementation_name", "cpython"),
+        ("platform_python_implementation", "CPython"),
+    )
 
 
 def applies(marker: str, environment: Environment, extras: Iterable[str] = ()) -> bool:
@@ -128,19 +131,16 @@ def applies(marker: str, environment: Environment, extras: Iterable[str] = ()) -
     the patch release of Python, does not."""
     if not marker:
         return True
+    asked, variables = frozenset(("", *extras)), dict(environment)
+    holds, possible = _answer(_read(marker), variables, asked)
     # An extra that it does not name is as good as none.
-    return any(_holds(marker, environment, extra) for extra in ("", *_named(marker, extras)))
+    return bool(holds) or any(_evaluated(marker, variables, one) for one in possible if one in normalised(marker))
 
 
-def _named(text: str, extras: Iterable[str]) -> list[str]:
+def _named(text: str, extras: Collection[str]) -> list[str]:
     """Those of the extras that a text names, and perhaps others whose name is a part of one."""
     plain = normalised(text) if extras else ""
     return [extra for extra in extras if extra in plain]
-
-
-def _holds(marker: str, environment: Environment, extra: str) -> bool:
-    answer = _answer(_read(marker), environment, extra)
-    return _evaluated(marker, environment, extra) if answer is None else answer
 
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ if TYPE_CHECKING:
     """Variable, operator and text."""
     _Part = _Comparison | list[list["_Part"]] | None
     """A comparison, or what `or` joins of what `and` joins; None for what takes more than this to read."""
+    _Extras = frozenset[str]
 
 
 @lru_cache(maxsize=1024)
@@ -165,6 +166,8 @@ def _read(marker: str, depth: int = 0) -> _Part:
             if token == "or":
                 parts.append([])
     parts[-1].append(_operand(marker[begin:], depth))
+    for joined_by_and in parts:  # what is quickly compared comes first: mostly it is an extra that nobody asked for
+        joined_by_and.sort(key=lambda one: isinstance(one, list))
     return None if opened else parts
 
 
@@ -176,36 +179,50 @@ def _operand(text: str, depth: int) -> _Part:
     return (found[1], found[2], found[4]) if found else None
 
 
-def _answer(part: _Part, environment: Environment, extra: str) -> bool | None:
-    """Whether it holds; None if it takes more than this to decide it."""
+def _answer(part: _Part, variables: Mapping[str, str], extras: _Extras) -> tuple[_Extras, _Extras]:
+    """The extras with which it holds, and those with which it may: it takes more than this to decide it."""
     if not isinstance(part, list):
-        return None if part is None else _compare(part, environment, extra)
-    unknown = False
+        return _compare(part, variables, extras)
+    holds = possible = _NONE
     for joined_by_and in part:
-        answers = [_answer(one, environment, extra) for one in joined_by_and]
-        if all(answers):
-            return True
-        unknown |= False not in answers
-    return None if unknown else False
+        all_hold = all_possible = extras
+        for one in joined_by_and:
+            if not all_possible:
+                break
+            one_holds, one_possible = _answer(one, variables, all_possible)
+            all_hold, all_possible = all_hold & one_holds, one_possible
+        holds, possible = holds | all_hold, possible | all_possible
+        if holds == extras:
+            break
+    return holds, possible
 
 
-def _compare(comparison: _Comparison, environment: Environment, extra: str) -> bool | None:
-    variable, operator, text = comparison
-    if variable == "extra":
-        same = normalised(text) == extra
-        return {"==": same, "!=": not same}.get(operator)
-    value = environment.get(variable)
+def _compare(
+    comparison: _Comparison | None, variables: Mapping[str, str], extras: _Extras
+) -> tuple[_Extras, _Extras]:
+    answer = None
+    if comparison is not None:
+        variable, operator, text = comparison
+        if variable == "extra" and operator in ("==", "!="):
+            same = extras & {normalised(text)}
+            found = same if operator == "==" else extras - same
+            return found, found
+        answer = _known(variables.get(variable), variable, operator, text)
+    return (extras if answer else _NONE), (_NONE if answer is False else extras)
+
+
+def _known(value: str | None, variable: str, operator: str, text: str) -> bool | None:
     if value is None:
         return None
     if variable == "python_version":
-        return bool(COMPARE[operator](figures(value), figures(text))) if re.fullmatch(_FIGURES, text) else None
+        return bool(COMPARE[operator](figures(value), figures(text))) if are_figures(text) else None
     return {"==": value == text, "!=": value != text}.get(operator)
 
 
-def _evaluated(marker: str, environment: Environment, extra: str) -> bool:
+def _evaluated(marker: str, variables: Mapping[str, str], extra: str) -> bool:
     from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 
-    python = environment.get("python_version")
+    python = variables.get("python_version")
     if python is None and "python" in marker:
         return False
     try:
@@ -213,7 +230,7 @@ def _evaluated(marker: str, environment: Environment, extra: str) -> bool:
         return all(
             asked.evaluate(
                 {
-                    **environment,
+                    **variables,
                     "python_full_version": f"{python}.{patch}",
                     "implementation_version": f"{python}.{patch}",
                     "platform_release": "",
@@ -267,15 +284,22 @@ def closure(roots: Iterable[str], find: Find, environment: Environment) -> tuple
 
 
 def requirements_here(
-    distribution: Distribution, environment: Environment, extras: Collection[str] = ()
-) -> Iterator[Dependency]:
+    distribution: Distribution, environment: Environment, extras: Iterable[str] = ()
+) -> tuple[Dependency, ...]:
     """What a distribution requires here, with these of its extras."""
-    for line in distribution.requires:
+    return _required(distribution.requires, environment, frozenset(extras))
+
+
+@lru_cache(maxsize=512)  # a probe asks first, then the checks
+def _required(lines: tuple[str, ...], environment: Environment, extras: frozenset[str]) -> tuple[Dependency, ...]:
+    found = []
+    for line in lines:
         if "extra ==" in line and " or " not in line and not _named(line, extras):
             continue  # most lines: not worth a closer look
         dependency = parsed(line)
         if dependency is not None and applies(dependency.marker, environment, extras):
-            yield dependency
+            found.append(dependency)
+    return tuple(found)
 
 
 def find_one(name: str, find: Find) -> Distribution | None:

@@ -83,7 +83,7 @@ def test_a_version_is_admitted_as_packaging_admits_it(specifier, version):
 @given(markers, st.sampled_from(("3.8", "3.11", "3.12", "3.13t")), st.sampled_from(((), ("cuda",), ("cuda", "all"))))
 def test_a_marker_holds_as_packaging_says(marker, python, asked):
     known = marker_environment(python, "x86_64")
-    expected = any(Marker(marker).evaluate({**known, "extra": extra}) for extra in ("", *asked))
+    expected = any(Marker(marker).evaluate({**dict(known), "extra": extra}) for extra in ("", *asked))
     assert applies(marker, known, asked) == expected
 
 

@@ -11,8 +11,9 @@ NEEDS: dict[str, Need[Situation]] = {
     "copied_installs": lambda situation: any(
         one.unlinked or one.locked or one.made_for for one in situation.machine.packages
     ),
-    "extension_libraries": needs.computing_packages,
-    "gpu_extensions": needs.computing_packages,
+    "extension_libraries": needs.computing_packages_and_gpus,
+    "extension_torch": needs.computing_packages_and_torch,
+    "gpu_extensions": needs.computing_packages_and_gpus,
     "installed_twice": lambda situation: any(one.twins for one in situation.machine.packages),
     "interrupted_installs": needs.interrupted_installs,
     "other_vendor": needs.torch,

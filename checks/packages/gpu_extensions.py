@@ -1,4 +1,4 @@
-"""Packages with GPU code of their own: whether it covers the GPUs, and fits the installed torch (GPD427, GPD446)."""
+"""Packages with GPU code of their own: whether it covers the GPUs (GPD427)."""
 
 from __future__ import annotations
 
@@ -14,27 +14,17 @@ from gpudoctor.frameworks.described_packages import (
     unsupported,
 )
 from gpudoctor.frameworks.other_frameworks import framework_of
-from gpudoctor.frameworks.torch.compiled_packages import (
-    built_for,
-    dependent_row,
-    has_own_check,
-    stated_torch,
-    symbol_evidence,
-    torch_mismatch,
-    unloadable,
-)
+from gpudoctor.frameworks.torch.compiled_packages import tells_its_torch
 from gpudoctor.frameworks.torch.coverage import cuda_answer
 from gpudoctor.frameworks.torch.gpu_coverage import arch_list, fits
 from gpudoctor.frameworks.torch.release_for_torch import own_build
 from gpudoctor.isa import Runs, capability, dotted
-from gpudoctor.machine import OVERRIDE, Distribution, Extension, Gpu, Torch, archs_of
+from gpudoctor.machine import OVERRIDE, Extension, Gpu, archs_of
 from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation
-from gpudoctor.situation.extensions import by_package, file_of, made_for_gpus, vendor_of
+from gpudoctor.situation.extensions import by_package, made_for_gpus, vendor_of
 from gpudoctor.situation.gpu_groups import finding, gpu_names
-
-# --- code for the GPUs -----------------------------------------------------------------------------
 
 
 @check("GPD427", "ext-built-without-gpu-arch", "packages")
@@ -103,7 +93,7 @@ def _for_the_cpu(situation: Situation) -> Iterator[Finding]:
         return
     extensions = by_package(situation)
     for package in situation.machine.packages:
-        own = _tells_its_torch(package) or any(one.of_torch for one in extensions.get(package.name, ()))
+        own = tells_its_torch(package) or any(one.of_torch for one in extensions.get(package.name, ()))
         of_torch = own and package.name not in COMPANIONS
         if not of_torch or not re.search(r"(?<![a-z])cpu$", local_version(package.version)):
             continue
@@ -216,77 +206,3 @@ def _rebuild(situation: Situation, package: str, version: str, wanted: tuple[str
             f"--no-cache-dir --no-binary {package} {package}=={version}"
         )
     return Manual(f"{text}.", risk="replaces")
-
-
-# --- the torch that it was compiled against --------------------------------------------------------
-
-
-@check("GPD446", "extension-torch-mismatch", "packages", framework="torch")
-def extension_torch_mismatch(situation: Situation) -> Verdicts:
-    """A package was compiled against another torch.
-
-    ## Why it matters
-    Its library cannot be loaded: "undefined symbol: _ZN3c10..." at import, or at the first use.
-
-    ## How it is judged
-    By the symbols of torch that its libraries need: each must be defined by the installed torch. A package that pins
-    this very torch is not read. Of one that is only listed, the version may tell its torch (2.1.2+pt28cu128). torchao
-    compares the releases itself: beside another torch it leaves its libraries out, which is a warning.
-
-    ## Fix safety
-    Replaces only the package, if a release of it is known that was built for this torch.
-    """
-    torch = situation.torch
-    for package in _compiled_against(situation) if torch else ():
-        installed = situation.machine.installed(package)
-        if torch is None or installed is None:
-            continue
-        row, lacking = dependent_row(situation, installed), unloadable(situation, package)
-        known = row is not None or _tells_its_torch(installed)
-        if not lacking and (not known or torch_mismatch(situation, package) is None):
-            continue
-        from gpudoctor.frameworks.torch.release_for_torch import for_this_torch
-
-        wanted, source = built_for(situation, installed)
-        works = row is not None and row.works_without_libraries
-        yield Finding(
-            severity="warning" if works else "error",
-            message=_of_another_torch(installed, torch, lacking, wanted)
-            + (" It leaves its libraries out, and works without them." if works else ""),
-            saw=f"torch {torch.version}",
-            want=f"torch {wanted}" if wanted else f"a torch with {lacking[0].undefined[0]}",
-            subject=f"{package} {installed.version}",
-            evidence=(
-                *symbol_evidence(lacking),
-                Evidence.of_torch(torch),
-                *((Evidence(f"{package} was built for", f"torch {wanted}", source),) if wanted else ()),
-            ),
-            fixes=for_this_torch(situation, torch, package, wanted),
-        )
-
-
-def _compiled_against(situation: Situation) -> tuple[str, ...]:
-    """Packages whose libraries were read, those whose releases the matrix knows, and listed ones that tell their
-    torch, without a check of their own."""
-    rows = situation.matrix.tables.torch_dependents
-    known = (row.package for row in rows if row.slug == "extension-torch-mismatch")
-    listed = (one.name for one in situation.machine.packages if _tells_its_torch(one))
-    packages = dict.fromkeys((*by_package(situation), *known, *listed))
-    return tuple(package for package in packages if not has_own_check(situation, package))
-
-
-def _tells_its_torch(installed: Distribution) -> bool:
-    """Whether nothing but the version of a package can tell its torch, and does."""
-    return installed.only_named and stated_torch(installed) is not None
-
-
-def _of_another_torch(installed: Distribution, torch: Torch, lacking: tuple[Extension, ...], wanted: str) -> str:
-    """The sentence with what gives it away: a symbol that is lacking, or else the release that is wanted."""
-    name, built = f"{installed.name} {installed.version}", wanted.removeprefix("==")
-    if not lacking:
-        return f"{name} was built for torch {built}, and torch {torch.version} is installed."
-    told = f" It was built for torch {built}." if built else ""
-    return (
-        f"{name} was compiled against another torch than {torch.version}: {file_of(lacking[0])} needs "
-        f"{lacking[0].undefined[0]}, which this torch does not define.{told}"
-    )

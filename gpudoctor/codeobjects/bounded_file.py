@@ -71,6 +71,14 @@ class Bounded:
             raise NotReadable(f"truncated: it became shorter than {self.size} bytes while it was read")
         return self._window[:length]
 
+    def at_most(self, offset: int, length: int) -> bytes:
+        """What lies there of `length` bytes, for a table whose size nothing states; a recording may hold a part."""
+        if not 0 <= offset <= self.size:
+            raise NotReadable(f"truncated: a table at {offset} of {self.size}")
+        if self._pread is None:
+            return self._window[offset : offset + length]
+        return self._fetch(offset, min(length, self.size - offset))
+
     def second_window(self) -> Bounded:
         """The same file with a window of its own, for reading in two places in turn."""
         other = Bounded(self._window)

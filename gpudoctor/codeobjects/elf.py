@@ -33,6 +33,8 @@ _MOST_SECTIONS = 16384
 _MOST_SEGMENTS = 1024
 _MOST_DYNAMIC = 8192
 _MOST_VERSIONS = 8192
+_VERSIONS_LIMIT = 1 << 14
+"""More than the tables of a thousand symbol versions."""
 _NAMES_WINDOW = 4 * STRING_LIMIT
 _PATHS_LIMIT = 1 << 17
 """Longest list of folders: Bazel writes a folder for each of its targets, 30 KB and more."""
@@ -125,15 +127,14 @@ class Elf:
             return ()
         names = self._section_names(table)
         return tuple(
-            Section(
-                name=c_string(names, record[0]) if record[1] else "",
-                offset=record[4],
-                size=0 if record[1] == _SHT_NOBITS else record[5],
-                kind=record[1],
-                address=record[3],
-            )
+            _section(record, c_string(names, record[0]) if record[1] else "")
             for record in self._layout.section.iter_unpack(table)
         )
+
+    def section_of_kind(self, kind: int) -> Section | None:
+        """The first one of that type, without its name: to read the names of all takes much longer."""
+        records = self._layout.section.iter_unpack(self._section_table())
+        return next((_section(record) for record in records if record[1] == kind), None)
 
     def has_section(self, names: Collection[str]) -> bool:
         """Whether it has one of that name. Most tables of names tell that it has none."""
@@ -216,7 +217,8 @@ class Elf:
         """Values by tag, in order; of thirty tags some six are of interest."""
         place = next(((s.offset, s.size) for s in self.segments if s.kind == _PT_DYNAMIC), None)
         if place is None:
-            place = next(((s.offset, s.size) for s in self.sections if s.kind == _SHT_DYNAMIC), None)
+            section = self.section_of_kind(_SHT_DYNAMIC)
+            place = (section.offset, section.size) if section else None
         if place is None:
             return {}
         offset, size = place
@@ -283,15 +285,17 @@ class Elf:
         address, groups = self._first(versions.table), self._first(versions.count)
         if address is None or groups is None:
             return
-        at, left = self._offset_of(address), _MOST_VERSIONS
+        start = self._offset_of(address)
+        table = self.file.at_most(start, _VERSIONS_LIMIT)
+        at, left = 0, _MOST_VERSIONS
         for _ in range(min(groups, _MOST_VERSIONS)):
-            names, first, following = self._unpack(versions.group, at)
+            names, first, following = _unpacked(versions.group, table, at)
             name_at = at + first
             for _ in range(names):
                 left -= 1
                 if left < 0:
                     raise NotReadable("absurd size: too many symbol versions")
-                name, step = self._unpack(versions.name, name_at)
+                name, step = _unpacked(versions.name, table, name_at)
                 yield self.string(name)
                 if not step:
                     break
@@ -300,14 +304,23 @@ class Elf:
                 return
             at += following
 
-    def _unpack(self, layout: struct.Struct, at: int) -> tuple[int, ...]:
-        return layout.unpack(self.file.read(at, layout.size))
-
 
 def open_elf(handle: Handle) -> Elf:
     """Read the header of an ELF file that is open for `pread`; the handle must stay open as long as the Elf is used.
     Raises NotReadable, here and from every attribute, for anything but a sound ELF file."""
     return Elf(Bounded(handle))
+
+
+def _section(record: tuple[int, ...], name: str = "") -> Section:
+    size = 0 if record[1] == _SHT_NOBITS else record[5]
+    return Section(name, record[4], size, record[1], record[3])
+
+
+def _unpacked(layout: struct.Struct, table: bytes, at: int) -> tuple[int, ...]:
+    try:
+        return layout.unpack_from(table, at)
+    except struct.error:
+        raise NotReadable("malformed: symbol versions outside of their table") from None
 
 
 def _highest(prefix: str, names: tuple[str, ...]) -> str | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from operator import mul
 
 from gpudoctor.codeobjects.bounded_file import NotReadable
 from gpudoctor.codeobjects.elf import Elf, Section
@@ -19,6 +20,8 @@ _HIDDEN = 0x8000
 _WEAK = 2
 _MOST_SYMBOLS = 1 << 18
 _MOST_NEEDS = 4096
+_POWERS = [1]
+"""Of 33, as far as they were needed."""
 
 
 def provided_symbols(elf: Elf) -> frozenset[str]:
@@ -39,7 +42,7 @@ class SymbolHash:
     """
 
     def __init__(self, elf: Elf) -> None:
-        table = _section(elf, _SHT_GNU_HASH)
+        table = elf.section_of_kind(_SHT_GNU_HASH)
         if table is None or table.size < _HASH_HEAD.size:
             raise NotReadable("no hash table of symbols")
         content = elf.file.read(table.offset, table.size)
@@ -47,6 +50,7 @@ class SymbolHash:
         buckets, chain = _HASH_HEAD.size + 8 * words, _HASH_HEAD.size + 8 * words + 4 * count
         if not count or not words or chain > len(content):
             raise NotReadable("malformed: a hash table of symbols that is larger than its section")
+        self.size = len(content)
         self._bloom = memoryview(content)[_HASH_HEAD.size : buckets].cast("Q")
         self._buckets = memoryview(content)[buckets:chain].cast("I")
         self._chain = memoryview(content)[chain : chain + (len(content) - chain) // 4 * 4].cast("I")
@@ -68,17 +72,18 @@ class SymbolHash:
 
 
 def symbol_hash(name: str) -> int:
-    """The hash of a symbol's name in .gnu.hash."""
-    hashed = 5381
-    for byte in name.encode():
-        hashed = hashed * 33 + byte & 0xFFFFFFFF
-    return hashed
+    """The hash of a symbol's name in .gnu.hash: 5381 and its bytes, each 33 times what follows it."""
+    parts = (5381, *name.encode())
+    while len(_POWERS) < len(parts):
+        _POWERS.append(_POWERS[-1] * 33 & 0xFFFFFFFF)
+    hashed: int = sum(map(mul, reversed(parts), _POWERS))
+    return hashed & 0xFFFFFFFF
 
 
 def symbols_needed_of(elf: Elf, library: str) -> frozenset[str]:
     """Names of the symbols that it needs of `library` (a soname), as the symbols' versions say; weak ones may be
     missing. A library without symbol versions says nothing."""
-    table, needs = _section(elf, _SHT_VERSYM), _section(elf, _SHT_VERNEED)
+    table, needs = elf.section_of_kind(_SHT_VERSYM), elf.section_of_kind(_SHT_VERNEED)
     if table is None or needs is None:
         return frozenset()
     indices = set(_version_indices(elf, needs, library))
@@ -93,13 +98,9 @@ def symbols_needed_of(elf: Elf, library: str) -> frozenset[str]:
     )
 
 
-def _section(elf: Elf, kind: int) -> Section | None:
-    return next((section for section in elf.sections if section.kind == kind), None)
-
-
 def _symbols(elf: Elf) -> Iterator[tuple[int, int, int]]:
     """Name, binding and section of every dynamic symbol; section 0: it is needed, not provided."""
-    table = _section(elf, _SHT_DYNSYM)
+    table = elf.section_of_kind(_SHT_DYNSYM)
     if table is None:
         raise NotReadable("no table of dynamic symbols")
     if table.size > _MOST_SYMBOLS * _SYMBOL.size:

@@ -94,19 +94,20 @@ def package_matches(specifier: str, version: str) -> bool:
 def is_plain(specifier: str, version: str) -> bool:
     """Whether both are plain numbers, which PEP 440 compares as `matches` does. Most are, and the import of
     packaging.specifiers costs as much as a tenth of a static check."""
-    return _are_figures(version) and all(_is_plain_clause(clause) for clause in specifier.split(","))
+    return are_figures(version) and all(_is_plain_clause(clause) for clause in specifier.split(","))
 
 
 def _is_plain_clause(clause: str) -> bool:
     sign, wanted = _split(clause)
     if sign in ("==", "!="):
         wanted = wanted.removesuffix(".*")
-    if sign in (">=", "<") and not _are_figures(wanted):
+    if sign in (">=", "<") and not are_figures(wanted):
         wanted = re.sub(_PRE_RELEASE, "", wanted)  # no release lies between them
-    return sign not in ("", "===") and _are_figures(wanted) and (sign != "~=" or "." in wanted)
+    return sign not in ("", "===") and are_figures(wanted) and (sign != "~=" or "." in wanted)
 
 
-def _are_figures(version: str) -> bool:
+def are_figures(version: str) -> bool:
+    """Whether it is numbers with dots between them, and nothing else."""
     return all(0 < len(part) < 10 and part.isdecimal() for part in version.split("."))
 
 
@@ -152,7 +153,7 @@ def _clause(clause: str, version: str) -> bool:
 @lru_cache(maxsize=1024)
 def _parts(version: str) -> Figures:
     """All leading numbers of a version; of one with thousands of digits only the first nine."""
-    if _are_figures(version):
+    if are_figures(version):
         return tuple(map(int, version.split(".")))
     found = re.search(_RELEASE, version)
     return tuple(int(part[:9]) for part in found[0].replace("-", ".").split(".")) if found else ()

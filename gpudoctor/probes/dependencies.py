@@ -20,7 +20,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import Distribution
 from gpudoctor.probes.distributions import JUDGED, with_details
 from gpudoctor.probes.import_path import Folder, ImportPath
-from gpudoctor.probes.record import damage, listed_files, locked_programs, read_record
+from gpudoctor.probes.record import Record, damage, locked_programs, read_record
 
 _MOST_FILES = 2000
 _MOST_REPORTED = 20
@@ -101,23 +101,23 @@ def _has_module(folders: Iterable[Folder], name: str) -> bool:
 
 def _with_damage(host: Host, distribution: Distribution) -> Distribution:
     """Torch's RECORD, the longest of all, is compared where torch is read."""
-    content = read_record(host, distribution.path) if distribution.path and distribution.name != "torch" else None
-    if content is None:
+    record = read_record(host, distribution.path) if distribution.path and distribution.name != "torch" else None
+    if record is None:
         return distribution
     site = posixpath.dirname(distribution.path)
-    looked_at = list(islice(_looked_at(content), _MOST_FILES))
+    looked_at = list(islice(_looked_at(record), _MOST_FILES))
     compared = (damage(host, posixpath.join(site, name), size) for name, size in looked_at)
     damaged = [problem for problem in compared if problem is not None]
     emptied = bool(damaged) and sum(file.problem == "missing" for file in damaged) == len(looked_at)
-    damaged = [*damaged[:_MOST_REPORTED], *locked_programs(host, site, content)]
+    damaged = [*damaged[:_MOST_REPORTED], *locked_programs(host, site, record.programs)]
     return replace(distribution, damaged=tuple(damaged), emptied=emptied) if damaged else distribution
 
 
-def _looked_at(content: bytes) -> Iterator[tuple[str, int]]:
+def _looked_at(record: Record) -> Iterator[tuple[str, int]]:
     """Paths and sizes. An empty file is none that a package cannot do without."""
-    packages = [(path, size) for path, size in listed_files(content, _FIRST_FILE) if path.count(b"/") <= _DEPTH + 1]
-    alone = [] if packages else [(path, size) for path, size in listed_files(content, b".py,") if b"/" not in path]
-    programs = (*listed_files(content, b".so"), *listed_files(content, _ASSEMBLER))
-    for path, size in (*packages, *programs, *alone):
+    packages = [(path, size) for path, size in record.files(_FIRST_FILE) if path.count(b"/") <= _DEPTH + 1]
+    alone = [] if packages else [(path, size) for path, size in record.files(b".py,") if b"/" not in path]
+    assemblers = record.files(_ASSEMBLER) if record.programs else ()
+    for path, size in (*packages, *record.libraries, *assemblers, *alone):
         if size and _LEFT_OUT.isdisjoint(path.split(b"/")):
             yield path.decode("utf-8", "replace"), size

@@ -208,12 +208,12 @@ def metadata_head(host: Host, path: str) -> dict[str, list[str]]:
             break
     text = content.value or b""
     ends = (text.find(blank) for blank in (b"\n\n", b"\n\r\n"))
-    head = text[: min((end for end in ends if end >= 0), default=len(text))]  # a whole README follows
+    head = b"\n" + text[: min((end for end in ends if end >= 0), default=len(text))]  # a whole README follows
     fields: dict[str, list[str]] = {}
-    for line in head.decode("utf-8", "replace").replace("\r\n", "\n").split("\n"):
-        name, _, value = line.partition(":")
-        if name in _HEADERS and (stated := value[:_HEADER_LIMIT].strip()):
-            fields.setdefault(name, []).append(stated)
+    for name in _HEADERS:
+        for begun in head.split(f"\n{name}:".encode())[1:]:
+            if stated := begun.partition(b"\n")[0].decode("utf-8", "replace")[:_HEADER_LIMIT].strip():
+                fields.setdefault(name, []).append(stated)
     return fields
 
 

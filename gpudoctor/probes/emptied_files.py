@@ -40,12 +40,12 @@ def with_emptied_files(host: Host, environment: PythonEnvironment, packages: Col
 
 def _completed(host: Host, package: Distribution) -> Distribution:
     readable = package.path.endswith(".dist-info") and not package.unlinked
-    content = read_record(host, package.path) if readable else None
-    if content is None:
+    record = read_record(host, package.path) if readable else None
+    if record is None:
         return package
     site, known = posixpath.dirname(package.path), {file.path for file in package.damaged}
     emptied = []
-    for line in re.findall(_LINE, b"\n" + content):
+    for line in re.findall(_LINE, b"\n" + record.content):
         path = posixpath.join(site, line.decode("utf-8", "replace"))
         if path not in known and not re.search(_LEFT_OUT, path[len(site) :]) and _is_empty(host, path):
             emptied.append(DamagedFile(path=path, problem="truncated"))

@@ -19,11 +19,12 @@ from gpudoctor.probes.load_path import search
 
 STDCXX = "libstdc++.so.6"
 _VARIABLES = ("LD_PRELOAD", "LD_LIBRARY_PATH")
-_GPU_LIBRARY = (
-    r"lib(cudart|cublas|cublasLt|cudnn(_\w+)?|cusparse|cusparseLt|nvJitLink|cufft|curand|cusolver|cupti"
-    r"|nvrtc(-builtins)?|nccl"
-    r"|rccl|amdhip64|hsa-runtime64|rocblas|hipblas|hipblaslt|rocsparse|rocsolver|MIOpen)\.so"
-)
+_GPU_LIBRARIES = (
+    "libcudart", "libcublas", "libcublasLt", "libcudnn", "libcusparse", "libcusparseLt", "libnvJitLink", "libcufft",
+    "libcurand", "libcusolver", "libcupti", "libnvrtc", "libnvrtc-builtins", "libnccl",
+    "librccl", "libamdhip64", "libhsa-runtime64", "librocblas", "libhipblas", "libhipblaslt", "librocsparse",
+    "librocsolver", "libMIOpen",
+)  # fmt: skip
 _USUAL_NAMES = (
     "libcudart.so.11.0", "libcudart.so.12", "libcudart.so.13",
     "libcublas.so.11", "libcublas.so.12", "libcublas.so.13", "libcublasLt.so.12", "libcublasLt.so.13",
@@ -40,12 +41,17 @@ def on_a_variable(environ: Mapping[str, str]) -> bool:
     return any(environ.get(name) for name in _VARIABLES)
 
 
+def _is_of_a_gpu(library: str) -> bool:
+    stem = stem_of(library)
+    return stem in _GPU_LIBRARIES or stem.startswith("libcudnn_")
+
+
 def foreign_libraries(host: Host, environ: Mapping[str, str], walk: LibraryWalk, torch: str) -> LoadPath:
     """GPU libraries from outside the environment, among the names that torch and its libraries ask for: those that a
     load-path variable leads to, with `wins` where that is known, and those that no wheel has."""
-    lacking = {a.name for a in walk.asked if a.path is None and re.match(_GPU_LIBRARY, a.name)}
+    lacking = {a.name for a in walk.asked if a.path is None and _is_of_a_gpu(a.name)}
     if on_a_variable(environ):
-        asked = [a.name for a in walk.asked if re.match(_GPU_LIBRARY, a.name)]
+        asked = [a.name for a in walk.asked if _is_of_a_gpu(a.name)]
     else:
         if not lacking:
             return LoadPath(complete=known(True, "no LD_LIBRARY_PATH, no LD_PRELOAD"))

@@ -17,7 +17,7 @@ from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, Extension, PythonEnvironment
 from gpudoctor.probes.distributions import with_details
 from gpudoctor.probes.gpu_libraries import is_own_copy
-from gpudoctor.probes.record import listed_files, read_record
+from gpudoctor.probes.record import Record, read_record
 
 if TYPE_CHECKING:
     from gpudoctor.probes.library_search import Asker, RecordedLibrary
@@ -36,11 +36,11 @@ _LOOSE = (b".cubin", b".hsaco", b".co", b".fatbin")
 class _Package:
     """A distribution, its RECORD, and the libraries in it: sizes by path below its folder."""
 
-    def __init__(self, distribution: Distribution, content: bytes, compiled: tuple[str, ...] = ()) -> None:
+    def __init__(self, distribution: Distribution, record: Record, compiled: tuple[str, ...] = ()) -> None:
         self.distribution = distribution
         self.folder = posixpath.dirname(distribution.path)
-        self.record = content
-        self.libraries = {_text(path): size for path, size in listed_files(self.record, b".so")}
+        self.record = record
+        self.libraries = {_text(path): size for path, size in record.libraries}
         self.compiled = compiled
         """Paths of those that lie in the sources of an editable install."""
         names = "\n".join((distribution.name, *self.libraries))
@@ -59,7 +59,7 @@ class _Package:
     def kernels(self) -> list[str]:
         """Paths of kernels in files of their own."""
         marks = _LOOSE if self.marked else ()
-        return [self.path(_text(path)) for mark in marks for path, _ in listed_files(self.record, mark + b",")]
+        return [self.path(_text(path)) for mark in marks for path, _ in self.record.files(mark + b",")]
 
 
 def read_extensions(
@@ -100,15 +100,17 @@ def _listed(host: Host, distribution: Distribution, python: str) -> _Package | N
     """What its RECORD lists; None without a library or kernel."""
     if not distribution.path.endswith(".dist-info"):
         return None
-    content = read_record(host, distribution.path) or b""
-    if b".pth," in content:
+    record = read_record(host, distribution.path)
+    if record is None:
+        return None
+    if b".pth," in record.content:
         from gpudoctor.probes.editable import compiled_in_sources
 
-        if compiled := tuple(compiled_in_sources(host, distribution, content, python)):
-            return _Package(distribution, content, compiled)
-    if b".so" not in content and not any(mark in distribution.name for mark in _MARKS):
+        if compiled := tuple(compiled_in_sources(host, distribution, record.content, python)):
+            return _Package(distribution, record, compiled)
+    if not record.libraries and not any(mark in distribution.name for mark in _MARKS):
         return None
-    return _Package(distribution, content)
+    return _Package(distribution, record)
 
 
 def _read_package(host: Host, package: _Package) -> Iterator[tuple[Extension, Asker | None]]:

@@ -16,7 +16,8 @@ import posixpath
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cached_property
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, opens_beside, stem_of
 from gpudoctor.frameworks.torch.probes.libraries import expanded, library_folders
@@ -32,7 +33,7 @@ _LOADERS = ("libtorch_global_deps.so", "libtorch_cuda.so", "libc10_cuda.so", "li
 """Libraries of torch whose own needs are in every process that imports it."""
 
 
-class Asker(NamedTuple):
+class Asker(Struct, frozen=True):
     """A library, what it asks for at its start and later, and its own search path as written."""
 
     package: str
@@ -43,7 +44,7 @@ class Asker(NamedTuple):
     of_torch: bool
 
 
-class RecordedLibrary(NamedTuple):
+class RecordedLibrary(Struct, frozen=True):
     """A library that the RECORD of a distribution lists, by its name below the folder that the record lies in."""
 
     folder: str

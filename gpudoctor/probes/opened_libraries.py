@@ -16,7 +16,7 @@ from gpudoctor.matrix.rows.packages import FrameworkBuild
 from gpudoctor.probes.elf_files import ask_elf
 from gpudoctor.probes.environment_libraries import wheel_version
 from gpudoctor.probes.load_path import search
-from gpudoctor.probes.record import damage, ends_early, listed_files, read_record
+from gpudoctor.probes.record import damage, ends_early, read_record
 
 _MOST_FOLDERS = 400
 _MOST_NAMED = 3
@@ -107,8 +107,8 @@ def _lost(host: Host, path: str, names: frozenset[str], owners: Mapping[str, lis
             return part
     for owner in owners.get(distribution_of(name) or "", ()):
         site = posixpath.dirname(owner.path)
-        content = read_record(host, owner.path) or b""
-        for listed, size in listed_files(content, b".so"):
+        record = read_record(host, owner.path)
+        for listed, size in record.libraries if record else ():
             place, part = posixpath.split(posixpath.join(site, listed.decode("utf-8", "replace")))
             if place == folder and opens_beside(name, part) and damage(host, posixpath.join(place, part), size):
                 return part

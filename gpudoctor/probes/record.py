@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import cached_property, lru_cache
 from itertools import islice, pairwise
 
 from gpudoctor.codeobjects.elf import NotReadable, open_elf
-from gpudoctor.host import Host
+from gpudoctor.host import FileStat, Host
 from gpudoctor.host.open_file import OpenFile
 from gpudoctor.machine import DamagedFile
 
@@ -21,9 +22,36 @@ _MOST_PROGRAMS = 2000
 _REST = re.compile(rb'((?:\.\d+)*)"?,?[^,\n]*,(\d{1,15})(?:\r?\n|$)')
 
 
-def read_record(host: Host, folder: str) -> bytes | None:
+class Record:
+    """A RECORD, which several probes ask the same."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+
+    def files(self, mark: bytes) -> Iterator[tuple[bytes, int]]:
+        """As `listed_files`."""
+        return listed_files(self.content, mark)
+
+    @cached_property
+    def libraries(self) -> tuple[tuple[bytes, int], ...]:
+        return tuple(self.files(b".so"))
+
+    @cached_property
+    def programs(self) -> tuple[bytes, ...]:
+        """Files in the bin folders of packages, such as torch/bin/protoc; not the commands of the environment."""
+        return tuple(programs_in(self.content))
+
+
+def read_record(host: Host, folder: str) -> Record | None:
     """The RECORD of a .dist-info."""
-    return host.data(posixpath.join(folder, "RECORD"), _RECORD_LIMIT).value
+    path = posixpath.join(folder, "RECORD")
+    return _record(host, path, host.stat(path).value)
+
+
+@lru_cache(maxsize=64)
+def _record(host: Host, path: str, as_it_is: FileStat | None) -> Record | None:
+    content = host.data(path, _RECORD_LIMIT).value
+    return None if content is None else Record(content)
 
 
 def record_pieces(host: Host, folder: str) -> Iterator[bytes] | None:
@@ -58,18 +86,19 @@ def listed_files(content: bytes, mark: bytes) -> Iterator[tuple[bytes, int]]:
             yield begin + mark.rstrip(b",") + rest[1], int(rest[2])
 
 
-def locked_programs(host: Host, site: str, content: bytes) -> Iterator[DamagedFile]:
+def locked_programs(host: Host, site: str, programs: Iterable[bytes]) -> Iterator[DamagedFile]:
     """Programs of a distribution in `site` that nobody may execute, of those that its RECORD lists."""
-    for program in islice(_programs(content), _MOST_PROGRAMS):
+    for program in islice(programs, _MOST_PROGRAMS):
         path = posixpath.join(site, program.decode("utf-8", "replace"))
         if _is_locked(host, path):
             yield DamagedFile(path=path, problem="not-executable")
 
 
-def _programs(content: bytes) -> Iterator[bytes]:
-    """Files in the bin folders of packages, such as torch/bin/protoc; not the commands of the environment."""
+def programs_in(content: bytes) -> Iterator[bytes]:
+    """As `Record.programs`, of a part of a record."""
     for before, after in pairwise(content.split(_BIN)):
-        folder, name = before[before.rfind(b"\n") + 1 :], after[: after.find(b",")]
+        folder = before[before.rfind(b"\n") + 1 :].removeprefix(b'"')
+        name = after[: after.find(b",")].removesuffix(b'"')
         plain = folder and b"," not in folder and b'"' not in folder
         if plain and not folder.startswith(b"..") and b"\n" not in name:
             yield folder + _BIN + name
@@ -102,11 +131,11 @@ def damage(host: Host, path: str, size: int) -> DamagedFile | None:
 def share_present(host: Host, record: str) -> float | None:
     """Of the libraries and packages that a record lists, the share that lies there in the listed size; None if it has
     no RECORD."""
-    content = read_record(host, record)
-    if not content:
+    found = read_record(host, record)
+    if found is None or not found.content:
         return None
     site = posixpath.dirname(record)
-    listed = [*listed_files(content, b".so"), *listed_files(content, b"/__init__.py,")][:_MOST_COMPARED]
+    listed = [*found.libraries, *found.files(b"/__init__.py,")][:_MOST_COMPARED]
     stats = ((host.stat(posixpath.join(site, path.decode("utf-8", "replace"))).value, size) for path, size in listed)
     return sum(stat is not None and stat.size == size for stat, size in stats) / len(listed) if listed else 0.0
 

@@ -18,7 +18,7 @@ from gpudoctor.machine import Distribution
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.file_owner import Program, extension_python
 from gpudoctor.probes.python_layout import Layout
-from gpudoctor.probes.record import listed_files, read_record
+from gpudoctor.probes.record import read_record
 
 _LIBRARIES = {"many": "Linux with glibc", "musl": "Linux with musl (Alpine)"}
 """The C library that a tag of Linux stands for."""
@@ -72,7 +72,7 @@ def _made_for(host: Host, distribution: Distribution, tags: list[str], python: s
     record = read_record(host, distribution.path)
     if record is None:
         return ""
-    libraries = [path.decode("utf-8", "replace") for path, _ in listed_files(record, b".so")]
+    libraries = [path.decode("utf-8", "replace") for path, _ in record.libraries]
     loaded = any(extension_python(path) == python for path in libraries)
     return "" if loaded and wrong[0].startswith("Python") else wrong[0]
 

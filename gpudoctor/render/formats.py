@@ -10,19 +10,22 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gpudoctor.render.style import PLAIN, ReportStyle
-
 if TYPE_CHECKING:
     from gpudoctor.check import Check
+    from gpudoctor.render.style import ReportStyle
     from gpudoctor.report import Report
 
 FORMATS = ("text", "json", "junit", "github", "markdown", "html", "sarif", "gitlab", "openmetrics")
 
 
 def write_report(
-    report: Report, style: str, out: TextIO, look: ReportStyle = PLAIN, checks: Sequence[Check[Any]] = ()
+    report: Report, style: str, out: TextIO, look: ReportStyle | None = None, checks: Sequence[Check[Any]] = ()
 ) -> None:
     """Write a report to `out` in one of FORMATS. `checks` are those that ran."""
+    if look is None:
+        from gpudoctor.render.style import PLAIN
+
+        look = PLAIN
     if style == "text":
         from gpudoctor.render.text import print_report
 
@@ -42,7 +45,9 @@ def write_report(
         out.write(_writer(style)(shareable(report, private=look.private), checks))
 
 
-def report_text(report: Report, style: str, look: ReportStyle = PLAIN, checks: Sequence[Check[Any]] = ()) -> str:
+def report_text(
+    report: Report, style: str, look: ReportStyle | None = None, checks: Sequence[Check[Any]] = ()
+) -> str:
     """A report in one of FORMATS, as a text."""
     copy = io.StringIO()
     write_report(report, style, copy, look, checks)

@@ -10,6 +10,7 @@ from gpudoctor.machine import Gpu, ImportTrial, LogFault, Machine, PythonEnviron
 from gpudoctor.situation.usable_gpus import Standing, standings, usable_count
 
 if TYPE_CHECKING:
+    from gpudoctor.dependencies import Environment
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import TorchBuild
     from gpudoctor.requirement import Requirement
@@ -220,7 +221,7 @@ class Situation:
         return self.machine.system.platform
 
     @cached_property
-    def markers(self) -> dict[str, str]:
+    def markers(self) -> Environment:
         """What the markers of dependencies are compared with here."""
         from gpudoctor.dependencies import marker_environment
 

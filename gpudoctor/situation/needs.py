@@ -160,6 +160,16 @@ def computing_packages(situation: Situation) -> bool:
     return any(one.only_named or one.name in told for one in packages)
 
 
+def computing_packages_and_gpus(situation: Situation) -> bool:
+    """Such a package, and a GPU that it can be used with."""
+    return bool(situation.usable) and computing_packages(situation)
+
+
+def computing_packages_and_torch(situation: Situation) -> bool:
+    """Such a package, and a torch that it may have been compiled against."""
+    return situation.torch is not None and computing_packages(situation)
+
+
 def interrupted_installs(situation: Situation) -> bool:
     """An install, update or uninstall of a package other than torch was interrupted."""
     environment = situation.environment

@@ -33,6 +33,11 @@ def stated_torch(installed: Distribution) -> re.Match[str] | None:
     return re.search(_STATED, f"{installed.version} {installed.direct_url.rpartition('/')[2]}")
 
 
+def tells_its_torch(installed: Distribution) -> bool:
+    """Whether nothing but the version of a package can tell its torch, and does."""
+    return installed.only_named and stated_torch(installed) is not None
+
+
 def built_for(situation: Situation, installed: Distribution) -> tuple[str, str]:
     """The torch that a package was compiled for, as a specifier, and where that was read; ("", "") if unknown."""
     if stated := stated_torch(installed):

@@ -15,11 +15,11 @@ from itertools import islice
 from gpudoctor.host import FileStat, Host
 from gpudoctor.machine import DamagedFile, Fact
 from gpudoctor.probes.listing import FolderNames
-from gpudoctor.probes.record import ends_early, locked_programs, record_pieces
+from gpudoctor.probes.record import ends_early, locked_programs, programs_in, record_pieces
 
 _LOOKED_AT = (
     rb"\n((?:torch|functorch)/"
-    rb"(?:[^/,\n]+\.(?:py|so)|[^/,\n]+/__init__\.py|lib/[^/,\n]+\.so(?:\.[\d.]+)?)),[^,\n]*,([1-9]\d{0,15})\b"
+    rb"(?:lib/[^/,\n]+\.so(?:\.[\d.]+)?|[^/,\n]+(?:\.py|\.so|/__init__\.py))),[^,\n]*,([1-9]\d{0,15})\b"
 )
 _HEADERS = b"\ntorch/include/"
 _MOST_FILES = 2000
@@ -36,7 +36,7 @@ def damaged_files(host: Host, site: str, record: str | None) -> tuple[DamagedFil
     locked: list[DamagedFile] = []
     for piece in map(_without_headers, pieces):
         looked_at += re.findall(_LOOKED_AT, piece)
-        locked += locked_programs(host, site, piece)
+        locked += locked_programs(host, site, programs_in(piece))
     return (*islice(_damage(host, site, looked_at[:_MOST_FILES]), _MOST_REPORTED), *locked)
 
 

@@ -66,7 +66,9 @@ class _Tables:
                 names = [name for name in self._host.names(folder).value or () if _is_of_torch(name)]
                 tables = [self._table(posixpath.join(folder, name)) for name in names]
                 if names:
-                    self._read = [table for table in tables if table] if all(tables) else []
+                    found = [table for table in tables if table]
+                    # Most symbols are in the largest one.
+                    self._read = sorted(found, key=lambda one: -one.size) if len(found) == len(tables) else []
                     break
         return self._read
 
