@@ -19,7 +19,15 @@ from gpudoctor.situation import Situation
 from tests.support.check_cases import matrix
 from tests.support.environments import write_distribution, write_torch, write_venv
 from tests.support.judging import finding, judged, plan_of, remedies, severity, told
-from tests.support.machines import amd_machine, change, nvidia_gpu, nvidia_machine, torch, with_environment
+from tests.support.machines import (
+    amd_machine,
+    change,
+    nvidia_gpu,
+    nvidia_machine,
+    torch,
+    with_environment,
+    with_torch,
+)
 
 REQUIRES = (
     "typing-extensions>=4.10.0",
@@ -424,6 +432,13 @@ def test_of_two_torchvisions_the_one_of_this_torch_is_installed(site):
     assert finding(found, "package-installed-twice").subject == "torchvision 0.20.1"  # its files lie there
     wanted = [["RemovePackage torchvision", "ReinstallPackage torchvision0.24.1"]]
     assert [remedies(found, "package-installed-twice")] == wanted
+
+
+def test_of_two_torchvisions_that_fits_the_torch_and_is_here_stays(site):
+    for version in ("0.29.1", "0.24.1"):
+        written_over(site, "torchvision", version, {"torchvision/__init__.py": f"# {version}"})
+    newer = with_torch(machine(site), version="2.14.1+cu130", cuda="13.0", build="cu130")
+    assert remedies(newer, "package-installed-twice")[-1] == "ReinstallPackage torchvision0.29.1"
 
 
 def test_what_is_left_of_an_earlier_record_and_other_packages_are_no_mixture(site):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.machine import CodeArchs, ImportTrial, absent, known, unknown
+from gpudoctor.machine import CodeArchs, Distribution, ImportTrial, absent, known, unknown
 from tests.support.judging import finding, fixes, judged, questions, remedies, severity, told
 from tests.support.machines import (
     amd_gpu,
     amd_machine,
     change,
     environment,
+    no_gpu_machine,
     nvidia_gpu,
     nvidia_machine,
     torch,
@@ -346,6 +347,23 @@ def test_without_torch_a_note_says_what_to_install():
     assert told(machine) == [("torch-missing", "note")]
     assert remedies(machine, "torch-missing")[0].startswith("torch ")
     assert judged(machine).verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    ("package", "requires", "weight"),
+    [
+        ("torchvision", ("torch>=2.14.0",), "error"),
+        ("xformers", ("torch>=2.10",), "error"),
+        ("transformers", ('torch>=2.2; extra == "torch"',), "note"),
+        ("accelerate", ("torch>=2.0",), "note"),
+    ],
+)
+def test_without_torch_what_was_compiled_for_it_cannot_work(package, requires, weight):
+    left = Distribution(package, "1.0", f"/site/{package}-1.0.dist-info", installer="pip", requires=requires)
+    machine = with_environment(nvidia_machine(torch=None), distributions=known((left,), "/site"))
+    assert told(machine) == [("torch-missing", weight)]
+    bare = with_environment(no_gpu_machine(torch=None), distributions=known((left,), "/site"))
+    assert dict(told(bare))["torch-missing"] == "note", "nothing here needs a GPU"
 
 
 def test_what_could_not_be_read_of_the_environment_matters_where_a_gpu_is():

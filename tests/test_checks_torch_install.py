@@ -131,6 +131,25 @@ def test_without_the_users_site_folder_python_imports_the_torch_of_the_environme
     assert after.environment.value.site_packages == (site,)
 
 
+@pytest.mark.parametrize(
+    ("record", "trial", "weight"),
+    [
+        ({"installer": "pip"}, None, "warning"),
+        ({"installer": "uv"}, ImportTrial(ok=True), "warning"),
+        ({"installer": "pip"}, ImportTrial(ok=False, error="ImportError: a"), "error"),
+        ({"installer": "conda"}, None, "error"),
+        ({"installer": "pip", "lacks": ("RECORD",)}, None, "error"),
+        ({"installer": "pip", "twins": (Distribution("torch", "2.6.0"),)}, None, "error"),
+    ],
+)
+def test_a_whole_torch_of_pip_in_the_place_of_condas_works_until_conda_changes_it(record, trial, weight):
+    trace = TorchCopy(path="/venv/conda-meta/pytorch-2.6.0-cuda_1.json", version="2.6.0", via="conda record")
+    own = Distribution("torch", "2.9.1", f"{SITE}/torch-2.9.1.dist-info", **record)
+    machine = with_environment(copies(OWN, trace), distributions=known((own,), SITE))
+    machine = with_torch(machine, **({"trial": known(trial, "child")} if trial else {}))
+    assert finding(machine, "torch-shadowed").severity == weight
+
+
 def test_a_torch_that_is_imported_without_a_python_file_fails_later():
     works = known(ImportTrial(ok=True), "child")
     lost = DamagedFile(path=f"{SITE}/torch/_inductor/__init__.py", problem="missing")
@@ -152,7 +171,7 @@ def test_a_file_named_torch_py_stands_in_the_way():
     ("via", "weight"),
     [
         ("left-over dist-info", "error"),
-        ("conda record", "error"),
+        ("conda record", "warning"),
         ("interrupted uninstall", "note"),
         ("left-over files", "note"),
         ("dist-info without files", "note"),

@@ -247,6 +247,30 @@ def test_folders_for_kernels_are_tried_without_making_them(tmp_path: Path) -> No
     assert not (tmp_path / "a").exists()
 
 
+@pytest.mark.parametrize(
+    ("version", "value", "weight"),
+    [
+        ("0.15.0", "/gone/libcuda.so", "error"),
+        ("0.15.0", "/usr/lib/libcuda.so.1", None),
+        ("0.30.4", "/gone/libcuda.so", None),  # it no longer reads the variable
+    ],
+)
+def test_a_library_of_the_driver_that_a_variable_names_must_be_there(
+    version: str, value: str, weight: str | None
+) -> None:
+    packages = {"numba-cuda": version, "cuda-bindings": "12.9.0"}
+    machine = nvidia_machine(packages=packages, variables={"NUMBA_CUDA_DRIVER": value})
+    missing = with_system(machine, missing_files=("/gone/libcuda.so",))
+    assert severity(missing, "framework-variable") == weight
+
+
+def test_files_that_variables_name_are_looked_for(tmp_path: Path) -> None:
+    there, gone = tmp_path / "libcuda.so.1", tmp_path / "gone.so"
+    there.write_bytes(b"")
+    found = [probe_system(LiveHost({"NUMBA_CUDA_DRIVER": str(path)})).missing_files for path in (there, gone)]
+    assert found == [(), (str(gone),)]
+
+
 def test_compilers_that_variables_name_are_looked_for(tmp_path: Path) -> None:
     (tmp_path / "my-cc").write_text("")
     (tmp_path / "my-cc").chmod(0o755)

@@ -333,6 +333,7 @@ def test_a_framework_that_was_imported_does_without_what_it_requires() -> None:
     [
         "RuntimeError: Detected that PyTorch and TorchAudio were compiled with different CUDA versions.",
         "OSError: libc10_cuda.so: cannot open shared object file: No such file or directory",
+        "OSError: libcudart.so.12: cannot open shared object file: No such file or directory",
     ],
 )
 def test_a_torchaudio_of_another_build_is_one_problem(error: str) -> None:

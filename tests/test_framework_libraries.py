@@ -129,7 +129,7 @@ def test_a_wheel_of_another_cuda_is_not_installed_again(cuda, wheel, again):
     release = {"12": "1.22.0", "13": "1.31.1"}[cuda]
     files = FrameworkFiles("onnxruntime", version=release, build="onnxruntime-gpu", source="/s")
     files = change(files, not_found=known((f"libcublas.so.{cuda}",), "/s"))
-    machine = patient(files, {"onnxruntime-gpu": release, wheel: "13.1.0"})
+    machine = patient(files, {"onnxruntime-gpu": release, wheel: f"{'12' if wheel.endswith('12') else '13'}.1.0"})
     remedies = found(machine, "framework-libraries-not-found")[0].fixes[0].remedies
     assert ([wheel] == [getattr(remedy, "name", "") for remedy in remedies]) is again
 

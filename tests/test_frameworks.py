@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from gpudoctor.engine import judge
+from gpudoctor.finding import ReplacePackage
 from gpudoctor.host.recorded_host import RecordedHost
 from gpudoctor.machine import Distribution, FrameworkFiles, Frameworks, PythonEnvironment, known, unknown
 from gpudoctor.matrix.load import load_matrix
+from gpudoctor.planner.effects import effect
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
@@ -30,6 +32,7 @@ from tests.support.machines import (
     nvidia_machine,
     torch,
     with_environment,
+    with_torch,
 )
 
 JAX_CPU = {"jax": "0.12.0.1", "jaxlib": "0.12.0.1"}
@@ -234,6 +237,31 @@ def test_jax_without_its_libraries_gets_them_by_its_extra():
     whole = change(lacking, not_found=known((), "/site"))
     assert found(with_files(machine(JAX_12), whole), "framework-libraries-not-found") == []
     assert found(with_files(amd_machine(torch=None, packages=JAX_12), lacking), "framework-libraries-not-found") == []
+
+
+def test_a_library_that_a_release_of_another_number_replaced_is_not_installed_again():
+    """Two frameworks need cuDNNs of different majors: installing the present one again brings no libcudnn.so.8."""
+    requires = ("nvidia-cudnn-cu12==9.1.0.70",)
+    torch_26 = torch("2.6.0+cu126", cuda="12.6")
+    packages = (
+        Distribution("torch", "2.6.0+cu126", "/site/torch-2.6.0.dist-info", installer="pip", requires=requires),
+        Distribution("tensorflow", "2.15.1", "/site/tensorflow-2.15.1.dist-info", installer="pip"),
+        Distribution("nvidia-cudnn-cu12", "9.1.0.70", "/site/nvidia_cudnn_cu12-9.1.0.70.dist-info", installer="pip"),
+    )
+    patient = with_environment(nvidia_machine(torch=torch_26), distributions=known(packages, "/site"))
+    lacking = without("tensorflow", "2.15.1", "tensorflow", "libcudnn.so.8")
+    newer, alone = found(with_files(patient, lacking), "framework-libraries-not-found")[0].fixes
+    assert (newer.remedies[-1].name, newer.remedies[-1].specifier) == ("tensorflow", "==2.21.0")
+    assert "torch here requires nvidia-cudnn-cu12 9.1.0.70" in alone.remedies[0].text
+    older = with_torch(patient, version="2.6.0+cu124", cuda="12.4", build="cu124")  # pins a cuBLAS older than 12.5
+    assert found(with_files(older, lacking), "framework-libraries-not-found")[0].fixes == (alone,)
+
+
+def test_another_release_does_not_find_the_libraries_either_that_both_open():
+    lacking = without("ctranslate2", "4.4.0", "ctranslate2", "libcublas.so.12")
+    patient = with_files(machine({"ctranslate2": "4.4.0"}), lacking)
+    after = effect(ReplacePackage("ctranslate2", ">=4.5"), Situation(patient, load_matrix())).machine
+    assert [one.slug for one in judged(after).findings if one.severity != "note"] == ["framework-cuda-libs-missing"]
 
 
 @pytest.mark.parametrize(

@@ -349,6 +349,31 @@ def test_a_command_takes_back_what_would_lead_it_elsewhere() -> None:
     )
 
 
+def test_a_command_of_uv_leaves_out_the_variables_that_would_lead_it_elsewhere(tmp_path: Path) -> None:
+    found = uv(tmp_path, {}, UV_TORCH_BACKEND="cpu", UV_EXCLUDE_NEWER="2025-06-01")
+    assert command(configured(found, uv_managed=True)).startswith(
+        "env -u UV_TORCH_BACKEND -u UV_EXCLUDE_NEWER uv pip install --python /venv/bin/python "
+    )
+    assert command(configured(found)).startswith("/venv/bin/python -m pip install"), "pip reads neither"
+    span = uv(tmp_path, {}, UV_EXCLUDE_NEWER="7 days")
+    assert command(configured(span, uv_managed=True)).startswith("env -u UV_EXCLUDE_NEWER uv "), (
+        "its index has no dates"
+    )
+    assert command(configured(span, uv_managed=True), OWN).startswith("uv pip install ")
+
+
+@pytest.mark.parametrize(("value", "refused"), [("2025-06-01T00:00:00Z", (OTHERS, OWN)), ("1 week", (OTHERS,))])
+def test_a_date_in_uvs_own_file_is_named_because_no_option_overrides_it(
+    tmp_path: Path, value: str, refused: tuple[ReplaceTorch, ...]
+) -> None:
+    found = uv(tmp_path, {"/w/uv.toml": f'exclude-newer = "{value}"\n'})
+    machine = configured(found, uv_managed=True)
+    for remedy in refused:
+        assert "exclude-newer (/w/uv.toml, line 1) makes uv leave out what is newer" in by_hand(machine, remedy)
+    for remedy in {OTHERS, OWN} - {*refused}:
+        assert command(machine, remedy).startswith("uv pip install ")
+
+
 def test_what_no_command_can_meet_is_told_and_not_run() -> None:
     dry = InstallerSettings(dry_run=True, sources={"dry_run": "/venv/pip.conf, line 2"})
     assert "dry-run (/venv/pip.conf, line 2) makes pip install nothing" in by_hand(configured(dry))
@@ -451,6 +476,9 @@ def test_nothing_is_run_where_the_environment_cannot_be_changed() -> None:
     own = torch("2.9.1+cpu", copies=(copy,))
     mine = change(environment(own, installers=closed), kind="system", prefix="/usr", interpreter="/usr/bin/python3")
     assert "pip install --user" in by_hand(change(nvidia_machine(), environment=known(mine, "test")))
+    inside = change(mine, kind="conda", prefix="/opt/conda", installers=Installers())
+    text = by_hand(change(nvidia_machine(), environment=known(inside, "test")))
+    assert "pip install --user" in text, "conda's Python, too, looks there before its own folder"
     gone = Installers(interpreter=known(False, "/venv/bin/python"))
     assert "the Python that this environment was made with is gone" in by_hand(with_tools(gone))
     project = with_tools(closed, lock="uv.lock", project="/proj")

@@ -290,6 +290,14 @@ def test_copies_come_in_the_order_of_sys_path(tmp_path: Path) -> None:
     assert torch.origin == "unknown"
 
 
+def test_condas_record_is_about_the_torch_in_its_own_folder(tmp_path: Path) -> None:
+    write_torch(write_conda(tmp_path / "env"), "2.8.0", "12.9", installer="conda")
+    write_conda_record(tmp_path / "env", "pytorch", "2.8.0", "cuda129_generic_py312_h1_200")
+    write_torch(tmp_path / "home/.local/lib/python3.12/site-packages", "2.6.0+cpu", None)
+    torch = torch_in(tmp_path / "env", HOME=str(tmp_path / "home"))
+    assert copies(torch) == [("2.6.0+cpu", "user site"), ("2.8.0", "site")]
+
+
 def test_a_module_named_torch_on_pythonpath_is_what_would_be_imported(tmp_path: Path) -> None:
     write_torch(write_venv(tmp_path / "venv"))
     (tmp_path / "work").mkdir()

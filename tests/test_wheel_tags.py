@@ -13,7 +13,7 @@ from gpudoctor.machine import Distribution, ImportTrial, StartFault, SuspectFile
 from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.probes.python_environment import probe_environment
 from tests.support.environments import shared_library, write_distribution, write_venv
-from tests.support.judging import finding, plan_of, told
+from tests.support.judging import finding, plan_of, remedies, told
 from tests.support.machines import change, nvidia_machine, with_environment, with_system, with_torch
 from tests.support.wheel_index import WheelIndex, wheel_index, write_wheel
 from tests.test_fix_end_to_end import RTX_4070, TOOLS, Patient
@@ -174,6 +174,21 @@ def test_they_are_fixed_only_when_all_are(tmp_path: Path, index: WheelIndex, too
     assert all("cp27" not in path.read_text() for path in patient.prefix.rglob("WHEEL"))
     assert patient.gpudoctor("fix", "--undo", "--yes", "--python", str(patient.prefix)).returncode == 0
     assert patient.files() == files
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "remedy"),
+    [
+        ("detectron2", "0.6+cu118", "Manual"),
+        ("torch-scatter", "2.1.2+pt29cu128", "Manual"),
+        ("torchvision", "0.24.1+cu128", "ReinstallPackage torchvision0.24.1+cu128"),
+        ("numpy", "2.3.5", "ReinstallPackage numpy2.3.5"),
+    ],
+)
+def test_what_is_only_labelled_as_torchs_builds_are_is_not_sought_on_torchs_index(name, version, remedy):
+    wrong = Distribution(name, version, f"/v/{name}.dist-info", installer="pip", made_for="Python 3.9")
+    machine = with_environment(nvidia_machine(), distributions=known((wrong,), "/v"))
+    assert [one.split(" (")[0] for one in remedies(machine, SLUG)] == [remedy]
 
 
 def test_a_wheel_for_musl_is_told_with_the_c_library_that_is_here():

@@ -9,7 +9,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage, by_hand
 from gpudoctor.frameworks.other_frameworks import finding_of, on_the_loaders_path, version_evidence, works_beside
-from gpudoctor.frameworks.torch.nvidia_wheels import FIRST_WITHOUT_SUFFIX, distribution_of, without_cuda
+from gpudoctor.frameworks.torch.nvidia_wheels import FIRST_WITHOUT_SUFFIX, distribution_of, family_of, without_cuda
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
 from gpudoctor.machine import Distribution, Library, MissingSymbols
 from gpudoctor.matrix.versions import figures
@@ -64,7 +64,7 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
             slug="framework-cuda-libs-missing",
             fixes=(
                 *for_the_cuda_here(situation, one),
-                _provided(situation, one, lacking),
+                *(_beside_other_releases(situation, one, lacking) or (_provided(situation, one, lacking),)),
                 *environment_of_its_own(situation, one),
             ),
             refs=(one.build.source,),
@@ -128,17 +128,57 @@ def _from_wheels(situation: Situation, one: InstalledFramework, lacking: tuple[s
 
 def _again(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix | None:
     """Installs packages again whose records are there and whose libraries are not: pip takes them for installed."""
-    major = (one.cuda or "").partition(".")[0]
-    bases = dict.fromkeys(filter(None, map(distribution_of, lacking)))
-    plain = figures(major) >= FIRST_WITHOUT_SUFFIX
-    names = (name for base in bases for name in (f"{base}-cu{major}", *((base,) if plain else ())))
-    found = [situation.machine.installed(name) for name in names]
-    emptied = [package for package in found if package is not None]
+    bases = set(filter(None, map(distribution_of, lacking)))
+    emptied = [package for name in lacking if (package := _wheel_of(situation, one, name)) and _brings(package, name)]
+    emptied = list({package.name: package for package in emptied}.values())
     if len(emptied) < len(bases) or not emptied:
         return None
     why = f"its files are gone, and {one.title} needs them"
     remedies = tuple(ReinstallPackage(package.name, package.version, why=why) for package in emptied)
     return Fix("Install these packages again", remedies)
+
+
+def _wheel_of(situation: Situation, one: InstalledFramework, library: str) -> Distribution | None:
+    """The installed one of NVIDIA's wheels that has this library, in whichever release."""
+    base, major = distribution_of(library), (one.cuda or "").partition(".")[0]
+    names = (f"{base}-cu{major}", *((base,) if base and figures(major) >= FIRST_WITHOUT_SUFFIX else ()))
+    found = (situation.machine.installed(name) for name in names)
+    return next((package for package in found if package), None) if base else None
+
+
+def _brings(package: Distribution, library: str) -> bool:
+    """Whether a release of NVIDIA's wheels has a library of this name: both are numbered alike (libcudnn.so.8)."""
+    return figures(library.partition(".so.")[2])[:1] == figures(package.version)[:1]
+
+
+def _beside_other_releases(
+    situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]
+) -> tuple[Fix, ...]:
+    """What helps where another package requires NVIDIA's wheel in a release that has a library of another number."""
+    from gpudoctor.frameworks.gpu_builds import builds_for, install, release_for, runs_here
+    from gpudoctor.frameworks.torch.unmet_dependencies import required_here
+
+    wheels = {name: wheel for name in lacking if (wheel := _wheel_of(situation, one, name))}
+    others = {family_of(name): wheel for name, wheel in wheels.items() if not _brings(wheel, name)}
+    requirers = {each.what.name: each.by for each in required_here(situation) if each.by.name != one.name}
+    if not others or not all(wheel.name in requirers for wheel in others.values()):
+        return ()
+    fixes, torch = [], situation.torch
+    for build in builds_for(situation, one.name, situation.usable_of("nvidia")):
+        opened = {family_of(name): name for name in build.opens}
+        suits = all(family in opened and _brings(wheel, opened[family]) for family, wheel in others.items())
+        # torch pins the libraries of its CUDA, and a framework takes none that are older than its own.
+        suits = suits and not (torch and torch.cuda and figures(torch.cuda) < figures(build.cuda or "0"))
+        version = release_for(situation, build) if suits and runs_here(situation, build) else None
+        if version and (fix := install(situation, one, build, version)):
+            fixes.append(fix)
+    wheel = next(iter(others.values()))
+    text = (
+        f"{one.named} needs {', '.join(lacking)}, and {requirers[wheel.name].name} here requires {wheel.name} "
+        f"{wheel.version}, which has none: one environment holds one release of it. Make an environment for "
+        f"{one.title} alone."
+    )
+    return (*fixes[:1], by_hand(f"An environment for {one.title} alone", text, "replaces"))
 
 
 # --- libraries that are too old ------------------------------------------------------------------------------

@@ -176,7 +176,12 @@ def _counts(situation: Situation, row: FrameworkVariable, value: str, one: Insta
         return False
     system = situation.machine.system
     unnamed = ("",) if system.user.nameless else ()
-    lacking = {"program": system.missing_compilers, "folder": system.closed_folders, "user": unnamed}
+    lacking = {
+        "program": system.missing_compilers,
+        "file": system.missing_files,
+        "folder": system.closed_folders,
+        "user": unnamed,
+    }
     if row.names and value not in lacking[row.names]:
         return False
     if row.ptx and _has_ptx(situation) != (row.ptx == "there"):

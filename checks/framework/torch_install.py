@@ -20,6 +20,7 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import DamagedFile, Torch, TorchCopy
+from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import NO_USER_SITE, remedy_title
 from gpudoctor.situation.wsl import WHEEL_RUNTIME
@@ -52,7 +53,8 @@ def torch_missing(situation: Situation) -> Verdicts:
 
     ## How it is judged
     No folder that the interpreter imports from holds a torch. This is an error if torch is required or smoke kernels
-    were asked for, else a note. An environment of another framework (JAX, TensorFlow ...) needs no torch.
+    were asked for, or if a GPU is usable and an installed package with GPU code requires torch (torchvision, vLLM
+    ...); else a note. An environment of another framework (JAX, TensorFlow ...) needs no torch.
 
     ## Fix safety
     Installs torch into this environment; other packages stay as they are. Where no GPU could use it and nothing
@@ -70,18 +72,29 @@ def torch_missing(situation: Situation) -> Verdicts:
         )
     if not environment.torch.absent or environment.torch_remains:
         return  # torch-install-interrupted tells what is left of it
-    if situation.others and not required:
+    needing = _needing_torch(situation) if situation.usable else ()
+    if situation.others and not (required or needing):
         return
     trace = environment.torch.why.removeprefix("no torch there").removeprefix("; ")
     left_over = f" ({trace})" if trace else ""
+    needed_by = f", and {enumeration(needing, 3)} cannot work without" if needing else ""
     yield Finding(
-        severity="error" if required else "note",
-        message=f"There is no torch in {environment.prefix or 'the examined environment'}{left_over}.",
+        severity="error" if required or needing else "note",
+        message=f"There is no torch in {environment.prefix or 'the examined environment'}{left_over}{needed_by}.",
         saw="no torch",
         subject="Python environment",
         evidence=(Evidence.of("environment.torch", environment.torch),),
         fixes=better_torch(situation) if situation.usable else (_NAME_ANOTHER,) if required else (),
     )
+
+
+def _needing_torch(situation: Situation) -> list[str]:
+    """Installed packages with GPU code that require torch."""
+    from gpudoctor.frameworks.torch.unmet_dependencies import required_here
+
+    asked = (one.by for one in required_here(situation) if one.what.name == "torch")
+    names = dict.fromkeys(f"{one.name} {one.version}" for one in asked if one.name in situation.matrix.gpu_packages)
+    return list(names) if situation.machine.pasted is None else []
 
 
 @check("GPD412", "torch-shadowed", "framework")
@@ -97,7 +110,8 @@ def torch_shadowed(situation: Situation) -> Verdicts:
     user's site folder or a .pth file puts a torch of another version before the installed one, if a file torch.py
     takes its place, or if the installers' records name another version than the files. A torch in the folder where
     gpudoctor was started is a warning: programs started there import it first. So is a record without a list of files
-    beside a whole torch. Copies of one version, and what an interrupted uninstall leaves, are a note.
+    beside a whole torch, and conda's record of a torch that pip replaced by a whole one. Copies of one version, and
+    what an interrupted uninstall leaves, are a note.
 
     ## Fix safety
     Unsetting PYTHONPATH affects other packages found through it, and PYTHONNOUSERSITE those in the user's site
@@ -124,7 +138,7 @@ def torch_shadowed(situation: Situation) -> Verdicts:
         yield _note(f"torch {torch.version} is installed twice: {first[0].path} and {others[0].path}.", importable)
     stale = [trace for trace in traces if trace.via in ("left-over dist-info", "conda record")]
     if stale:
-        left = _left_record(situation, torch, stale[0])
+        left = _left_record(situation, torch, stale[0]) or _unknown_to_conda(situation, torch, stale[0])
         yield left or _two_records(situation, torch, stale[0])
     elif traces:
         yield _note(f"An earlier install of torch left {traces[0].path} ({traces[0].via}).", traces)
@@ -194,6 +208,31 @@ def _left_record(situation: Situation, torch: Torch, stale: TorchCopy) -> Findin
         subject=f"torch {torch.version}",
         evidence=(Evidence.of_copy(stale),),
         fixes=(by_hand("Remove what is left of the earlier torch", text, "replaces"),),
+    )
+
+
+def _unknown_to_conda(situation: Situation, torch: Torch, stale: TorchCopy) -> Finding | None:
+    """Of a whole torch that pip put in the place of conda's; None: the files of both may be mixed."""
+    record = situation.machine.installed("torch")
+    fails = situation.torch_trial is not None and not situation.torch_imported
+    if stale.via != "conda record" or record is None or record.installer in ("", "conda"):
+        return None
+    if record.lacks or record.strays or record.twins or torch.damaged or fails:
+        return None
+    text = (
+        "Leave it as it is while it works. Before conda installs or updates anything here, make a new environment "
+        "and install torch into it once, with either conda or pip."
+    )
+    return Finding(
+        severity="warning",
+        message=f"torch {torch.version} took the place of conda's {stale.version}. It is whole, but conda still "
+        f"counts {stale.version} as installed, and writes over its files when it next updates or removes it.",
+        saw=f"conda's record of {stale.version}",
+        want=f"one record, of {torch.version}",
+        subject=f"torch {torch.version}",
+        confidence="likely",
+        evidence=(Evidence.of_torch(torch), Evidence.of_copy(stale)),
+        fixes=(by_hand("Do not let conda change packages here", text),),
     )
 
 

@@ -236,7 +236,10 @@ def _advice(situation: Situation, extension: Extension, names: tuple[str, ...]) 
             f"Install a build of {package} for the {runtime} of the installed torch (see its release page, or "
             f"`gpudoctor scan WHEEL`), or uninstall {package} if nothing needs it."
         )
+    framework = framework_of(situation, package)
+    page = framework.build.instructions if framework and framework.build else ""
+    where = f" ({page})" if page else ""
     return (
-        f"Install the release of {runtime} that has {', '.join(names)}, so that the loader finds it (ld.so.conf, "
-        f"LD_LIBRARY_PATH), or a build of {package} for the release that is there."
+        f"Install a build of {package} for the {runtime} of this machine{where}, or the release of {runtime} that "
+        f"has {', '.join(names)}, so that the loader finds it (ld.so.conf, LD_LIBRARY_PATH)."
     )

@@ -240,6 +240,8 @@ class InstallerSettings(Record, frozen=True):
     """Folders that packages go to instead of the environment, by option: target, prefix, root."""
     torch_backend: str = ""
     """uv takes torch from the index of this build, whichever index a command names."""
+    exclude_newer: str = ""
+    """uv installs nothing that was published after this date, or within this span: "7 days"."""
     constraints: tuple[Constraint, ...] = ()
     """Constraints on packages that GPU work needs."""
     unread: tuple[str, ...] = ()

@@ -132,6 +132,8 @@ class System(Record, frozen=True):
     """What CC and CXX name, where no such program is there."""
     closed_folders: tuple[str, ...] = ()
     """What variables name as a folder for compiled kernels, where this user can make none."""
+    missing_files: tuple[str, ...] = ()
+    """What variables name as a library to open, where no such file is there."""
 
     @property
     def platform(self) -> str:

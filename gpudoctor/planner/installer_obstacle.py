@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.machine import InstallerSettings
@@ -12,8 +12,8 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.installer import excluding_all, refusal, with_place
 
 
-def installer_obstacle(place: Place, situation: Situation, wanted: Iterable[PackageSpec]) -> str:
-    """Why the installer's configuration lets no command install these; "" if it does."""
+def installer_obstacle(place: Place, situation: Situation, wanted: Iterable[PackageSpec], index: str = "") -> str:
+    """Why the installer's configuration lets no command install these from `index`; "" if it does."""
     settings = place.settings
     if settings.require_hashes:
         return f"{_set(settings, 'require_hashes')} allows packages with a hash only: add them"
@@ -22,7 +22,7 @@ def installer_obstacle(place: Place, situation: Situation, wanted: Iterable[Pack
     if settings.lost:
         source = _set(settings, "constraint")
         return f"{source} names {', '.join(settings.lost)}, which is not there: {place.tool} stops at it"
-    if place.tool in ("uv", "uv-project") and (why := _obstacle_in_uvs_files(settings)):
+    if place.tool in ("uv", "uv-project") and (why := _obstacle_in_uvs_files(settings, index)):
         return why
     return excluded(situation, wanted)
 
@@ -38,18 +38,36 @@ def excluded(situation: Situation, wanted: Iterable[PackageSpec]) -> str:
     return ""
 
 
-def _obstacle_in_uvs_files(settings: InstallerSettings) -> str:
+def misleading(settings: InstallerSettings, index: str) -> Iterator[str]:
+    """uv's settings that make a command take a package from another index than it names, or find none there.
+
+    A span of some days hides nothing that is known here, but an index without dates is empty with it.
+    """
+    if settings.torch_backend:
+        yield "torch_backend"
+    if settings.exclude_newer and (index or re.match(r"\d{4}-\d\d-\d\d", settings.exclude_newer)):
+        yield "exclude_newer"
+
+
+def _obstacle_in_uvs_files(settings: InstallerSettings, index: str) -> str:
     """What uv's own files say, and no option of a command overrides."""
     if settings.elsewhere:
         option, folder = next(iter(settings.elsewhere.items()))
         return f"{_set(settings, option)} makes uv install into {folder}, not into this environment: remove it"
     if settings.no_binary:
         return f"{_set(settings, 'no_binary')} forbids wheels, and torch has nothing else: remove it"
-    if settings.torch_backend and settings.sources.get("torch_backend") != "UV_TORCH_BACKEND":
-        return f"{_set(settings, 'torch_backend')} makes uv take torch from that index: remove it"
+    for name in misleading(settings, index):
+        if not settings.sources.get(name, "").startswith("UV_"):
+            return f"{_set(settings, name)} {_MISLEADS[name]}"
     if settings.offline:
         return f"{_set(settings, 'offline')} makes uv use its cache only: go online, or remove it"
     return ""
+
+
+_MISLEADS = {
+    "torch_backend": "makes uv take torch from that index: remove it",
+    "exclude_newer": "makes uv leave out what is newer, and what an index gives no date for: remove it",
+}
 
 
 def _set(settings: InstallerSettings, name: str) -> str:

@@ -21,7 +21,7 @@ from gpudoctor.planner.install_requests import (
     torch_to_keep,
     would_stay,
 )
-from gpudoctor.planner.installer_obstacle import installer_obstacle
+from gpudoctor.planner.installer_obstacle import installer_obstacle, misleading
 from gpudoctor.planner.leftovers import (
     cannot_be_uninstalled,
     leftovers,
@@ -50,7 +50,7 @@ def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, 
         options = f" --index-url {index}" if index else ""
         text = f"In the environment that needs it: pip install {quoted(wanted)}{options}"
         return (ManualStep(text=text, why=why, risk="replaces"),)
-    if why_not := place.obstacle or installer_obstacle(place, situation, wanted):
+    if why_not := place.obstacle or installer_obstacle(place, situation, wanted, index):
         inside = _new_venv(place) if place.tool == "managed" else place
         return (once_possible(why_not, install_argvs(inside, wanted, index)[-1], why),)
     if place.tool == "managed":
@@ -104,7 +104,7 @@ def reinstall(place: Place, situation: Situation, request: Wanted) -> tuple[Step
     machine, wanted, index, why = situation.machine, request.packages, request.index, request.why
     if place.pythonpath and not place.obstacle:
         return (_beside_the_environment(place, situation, request),)
-    if why_not := place.obstacle or installer_obstacle(place, situation, wanted):
+    if why_not := place.obstacle or installer_obstacle(place, situation, wanted, index):
         return (once_possible(why_not, over_itself(place, wanted, index, machine), why),)
     remains = leftovers(place, situation, (item.name for item in wanted))
     argv = over_itself(place, wanted, index, None if remains else machine)
@@ -155,7 +155,7 @@ def install_argvs(
     options, names = _options(place, index), _requirements(place, wanted, index)
     if place.tool != "pip":
         afresh = tuple(part for item in again for part in ("--reinstall-package", item.name))
-        return ((*_uv(place, "install"), *afresh, *options, *names),)
+        return ((*_uv(place, "install", index), *afresh, *options, *names),)
     plain = (*pip(place, "install"), *options, *names)
     return (over_itself(place, again, index, machine), plain) if again else (plain,)
 
@@ -166,7 +166,7 @@ def over_itself(place: Place, wanted: tuple[PackageSpec, ...], index: str, machi
     options, names = _options(place, index), _requirements(place, wanted, index)
     if place.tool != "pip":
         afresh = tuple(part for item in wanted for part in ("--reinstall-package", item.name))
-        return (*_uv(place, "install"), *afresh, "--no-deps", *options, *names)
+        return (*_uv(place, "install", index), *afresh, "--no-deps", *options, *names)
     stuck = machine is not None and any(cannot_be_uninstalled(machine, item.name) for item in wanted)
     afresh = ("--ignore-installed",) if stuck else ("--force-reinstall",)
     return (*pip(place, "install"), *afresh, "--no-deps", *options, *names)
@@ -277,8 +277,11 @@ def _uv_index(settings: InstallerSettings, index: str) -> Argv:
     return ("--index" if settings.extra_indexes else "--default-index", index)
 
 
-def _uv(place: Place, verb: str) -> Argv:
-    return ("uv", "pip", verb, "--python", place.python)
+def _uv(place: Place, verb: str, index: str = "") -> Argv:
+    """uv refuses empty values of the variables that mislead it, and has no option that takes them back."""
+    sources = (place.settings.sources.get(name, "") for name in misleading(place.settings, index))
+    unset = tuple(word for source in sources if source.startswith("UV_") for word in ("-u", source))
+    return (*(("env", *unset) if unset else ()), "uv", "pip", verb, "--python", place.python)
 
 
 def _beside_the_environment(place: Place, situation: Situation, wanted: Wanted) -> Step:

@@ -212,8 +212,9 @@ def _interpreter(environment: PythonEnvironment | None) -> str:
 
 
 def _in_user_site(environment: PythonEnvironment | None) -> bool:
+    """Whether Python imports torch from there, and what is installed into the environment changes nothing."""
     torch = environment.torch.value if environment else None
-    outside = environment is not None and environment.kind in ("system", "user")
+    outside = environment is not None and environment.kind in ("system", "user", "conda")
     return outside and torch is not None and any(copy.via == "user site" for copy in torch.copies[:1])
 
 

@@ -28,6 +28,7 @@ _COMPILERS = ("CC", "CXX")
 _NAMES_OF_USERS = ("LOGNAME", "USER", "LNAME", "USERNAME")
 """Where Python's getpass looks before it asks for the account."""
 _FOR_KERNELS = ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+_LIBRARIES = ("NUMBA_CUDA_DRIVER",)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 # Options of the kernel command line that affect GPUs, their modules, the bus or the IOMMU.
@@ -72,6 +73,7 @@ def probe_system(host: Host) -> System:
         groups={name: numbers[name] for name in _GPU_GROUPS if name in numbers},
         missing_compilers=_missing_compilers(host),
         closed_folders=_closed_folders(host),
+        missing_files=_missing_files(host),
     )
 
 
@@ -87,6 +89,11 @@ def _closed_folders(host: Host) -> tuple[str, ...]:
     """The nearest folder that is there decides whether the others can be made."""
     named = (host.environ.get(name, "") for name in _FOR_KERNELS) if host.live else ()
     return tuple(path for path in dict.fromkeys(named) if path.startswith("/") and not _may_be_made(host, path))
+
+
+def _missing_files(host: Host) -> tuple[str, ...]:
+    named = (host.environ.get(name, "") for name in _LIBRARIES) if host.live else ()
+    return tuple(path for path in dict.fromkeys(named) if path.startswith("/") and host.stat(path).absent)
 
 
 def _may_be_made(host: Host, path: str) -> bool:

@@ -41,6 +41,7 @@ def uv_settings(host: Host, environ: Mapping[str, str], folder: str, names: Coll
         no_binary=found.several("no_binary"),
         elsewhere={name: path for name in ("target", "prefix") if (path := found.text(name))},
         torch_backend=found.text("torch_backend"),
+        exclude_newer=found.text("exclude_newer"),
         constraints=tuple(limits),
         unread=files.unread,
         lost=files.lost,
@@ -106,6 +107,7 @@ _NAMES = {
     "index-url": "index_url", "extra-index-url": "extra_indexes", "find-links": "find_links", "no-index": "no_index",
     "offline": "offline", "no-binary": "no_binary", "no-binary-package": "no_binary", "target": "target",
     "prefix": "prefix", "require-hashes": "require_hashes", "torch-backend": "torch_backend",
+    "exclude-newer": "exclude_newer",
 }  # fmt: skip
 _ONLY_OF_PIP = ("require-hashes", "target", "prefix", "torch-backend")
 _VARIABLES = {
@@ -117,6 +119,7 @@ _VARIABLES = {
     "UV_OFFLINE": "offline",
     "UV_REQUIRE_HASHES": "require_hashes",
     "UV_TORCH_BACKEND": "torch_backend",
+    "UV_EXCLUDE_NEWER": "exclude_newer",
 }
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.finding import ReplacePackage, ReplaceTorch
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
-from gpudoctor.machine.torch import CompanionName
+from gpudoctor.machine.torch import COMPANIONS, CompanionName
 from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.situation import Situation
 
@@ -61,15 +61,24 @@ def paired_versions(situation: Situation, choice: Choice) -> tuple[tuple[str, tu
 
 
 def of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
-    """Version and index of the torchvision or torchaudio that belongs to the installed torch."""
+    """Version and index of the torchvision or torchaudio that belongs to the installed torch. Where several do, it is
+    the one that is here."""
     torch = situation.torch
     row = situation.matrix.torch.companion(torch.version) if torch else None
-    wanted = row.release_of(name) if row else None
-    if torch is None or not wanted:
+    newest = row.release_of(name) if row else None
+    if torch is None or not newest:
         return None
+    wanted = _fitting_release_here(situation, torch, name) or newest
     build = situation.build_of(torch)
     index = situation.matrix.torch.index_url(build) if build else ""
     return (f"{wanted}+{torch.build}" if index and torch.build else wanted), index
+
+
+def _fitting_release_here(situation: Situation, torch: Torch, name: str) -> str | None:
+    installed, package = situation.machine.installed(name), next(one for one in COMPANIONS if one == name)
+    releases = [public_version(one.version) for one in (installed, *installed.twins)] if installed else []
+    fits = situation.matrix.torch.companion_fits
+    return next((one for one in releases if fits(package, one, torch.version)), None)
 
 
 def mismatch(situation: Situation, package: CompanionName) -> str | None:
@@ -85,11 +94,12 @@ def mismatch(situation: Situation, package: CompanionName) -> str | None:
 
 def _other_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
     """Why a companion of the right version is a build for other hardware; None if it is not, or unknown."""
-    # At import torchaudio compares the CUDA it was compiled with, stable ABI or not.
+    # A stable ABI holds for other releases of torch, not for other hardware: torchvision's library needs CUDA's
+    # runtime of its build. torchaudio has no code for GPUs, but compares the CUDA that it was compiled with.
     exact = installed.name == "torchaudio" and figures(public_version(installed.version)) >= (2,)
-    stable = _has_stable_abi(situation, installed)
+    stable = exact and _has_stable_abi(situation, installed)
     label, own = local_version(installed.version), torch.build or ""
-    if stable and not (exact and label):
+    if stable and not label:
         return None
     if not label:
         label = _index_build(situation, torch, installed) or ""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gpudoctor.dependencies import TRITONS
 from gpudoctor.finding import AnyRemedy, Fix, Manual, ReinstallPackage, by_hand
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Torch
+from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation
 
@@ -27,19 +29,28 @@ def reinstall_all(situation: Situation, packages: Iterable[Distribution], why: s
     for one in sorted(packages, key=lambda one: one.name != "torch"):
         if one.name == "torch" and torch is not None:
             remedies += reinstall_torch(situation, torch).remedies
-        elif (index := index_of(situation, one.version)) is not None:
+        elif (index := index_of(situation, one.version, one.name)) is not None:
             remedies.append(ReinstallPackage(one.name, one.version, index_url=index, why=why))
         else:
-            text = f"Install {one.name} {one.version} again from where it came from."
+            text = (
+                f"Install {one.name} {one.version} again from where it came from. Where that has no wheel for Python "
+                f"{situation.python}, compile it here from its sources."
+            )
             remedies.append(Manual(text, why=why, risk="replaces"))
     return tuple(remedies)
 
 
-def index_of(situation: Situation, version: str) -> str | None:
-    """The index that has this version: without a local part it is the package index's own. None: not known."""
+_ON_TORCHS_INDEXES = (*TORCH_AND_COMPANIONS, *TRITONS, "xformers", "torchao")
+
+
+def index_of(situation: Situation, version: str, name: str = "torch") -> str | None:
+    """The index that has this version: without a local part it is the package index's own. None: not known. Many
+    packages are labelled as torch's builds are (detectron2 0.6+cu118) and lie elsewhere."""
     local = local_version(version)
     if not local:
         return ""
+    if name not in _ON_TORCHS_INDEXES:
+        return None
     rows = situation.matrix.torch.builds(situation.platform)
     urls = (situation.matrix.torch.index_url(row) for row in rows if row.build == local)
     return next(filter(None, urls), None)

@@ -195,9 +195,9 @@ class FrameworkVariable(Row, frozen=True, kw_only=True):
     package_version: str | None = None
     without: str = ""
     """Only where no distribution of such a name is installed: a regular expression."""
-    names: Literal["", "program", "folder", "user"] = ""
-    """The value names a program, and is wrong where there is none; or a folder, where this user can make none; or the
-    user, and is missed where no account gives a name."""
+    names: Literal["", "program", "file", "folder", "user"] = ""
+    """The value names a program or a file, and is wrong where there is none; or a folder, where this user can make
+    none; or the user, and is missed where no account gives a name."""
     ptx: Literal["", "there", "lacking"] = ""
     """Of torch: only where it has PTX that the driver compiles for every usable GPU; only where it has not."""
     meaning: str

@@ -72,3 +72,9 @@ def _as_before(
             yield one
         elif alone and was and new and was.build == new.build and (was.build or was.version == new.version):
             yield one if was.version == new.version else replace(one, version=new.version, cuda=None)
+        elif alone and was and new and was.build and new.build and was.build.looks == new.build.looks:
+            # What another release opens as well it does not find either.
+            left = tuple(name for name in one.not_found.value or () if name in new.build.opens)
+            if left:
+                lacking = replace(one.not_found, value=left)
+                yield replace(one, version=new.version, cuda=None, not_found=lacking, misfits=(), overruled=())

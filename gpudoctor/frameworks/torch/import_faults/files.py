@@ -20,6 +20,7 @@ from gpudoctor.situation import Situation
 
 _SHADOWED = "module-shadowed"
 _INTERRUPTED = "torch-install-interrupted"
+_LACKS_LIBRARY = r"([\w.+-]+\.so[\w.]*): cannot open shared object file"
 _OF_TORCH = r"lib(?:torch|c10|caffe2|shm)(?:_\w+)?\.so"
 _OF_ANOTHER_TORCH = (
     r"undefined symbol|operator torch(?:vision|audio)::\w+ does not exist|different CUDA versions|"
@@ -83,8 +84,15 @@ def damaged_torch(case: Case) -> ImportFault | None:
 
 
 def for_another_torch(case: Case) -> ImportFault | None:
-    """What is compiled for one torch fails with another in the loader, or where it registers its operators."""
-    if case.torch or case.module not in COMPANIONS or not re.search(_OF_ANOTHER_TORCH, case.text):
+    """What is compiled for one torch fails with another in the loader, or where it registers its operators. Beside a
+    torch that can be imported it lacks none of NVIDIA's libraries but those of another CUDA."""
+    situation = case.situation
+    if case.torch or case.module not in COMPANIONS:
+        return None
+    lacks = re.search(_LACKS_LIBRARY, case.text)
+    works = situation.torch_trial is None or situation.torch_imported
+    other_cuda = lacks is not None and distribution_of(lacks[1]) is not None and works
+    if not other_cuda and not re.search(_OF_ANOTHER_TORCH, case.text):
         return None
     why = f"This {case.module} was built for another torch."
     if case.package is not None and case.package.is_of_sources:
@@ -109,7 +117,7 @@ def _of_this_torch(case: Case) -> Fix:
 
 def missing_library(case: Case) -> ImportFault | None:
     """The loader does not find a library: one of torch, of NVIDIA's packages, or of nobody."""
-    name = re.search(r"([\w.+-]+\.so[\w.]*): cannot open shared object file", case.text)
+    name = re.search(_LACKS_LIBRARY, case.text)
     if name is None:
         return None
     why = f"The loader cannot find the library {name[1]}."

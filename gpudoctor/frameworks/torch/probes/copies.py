@@ -46,7 +46,7 @@ def find_copies(host: Host, path: ImportPath, conda: CondaPackage | None) -> Cop
     if importable:
         traces = [trace for trace in traces if trace.via != "editable without its folder"]
     if conda is not None and not any(
-        copy.version and record_fits(copy.version, conda.version) for copy in importable[:1]
+        copy.version and record_fits(copy.version, conda.version) for copy in importable
     ):
         traces.append(TorchCopy(path=conda.path, version=conda.version, via="conda record"))
     traces.extend(_in_working_folder(host, path))
