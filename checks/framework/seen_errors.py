@@ -32,6 +32,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
+from gpudoctor.situation.device_nodes import nvidia_nodes
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU
 from gpudoctor.situation.no_kernel_driver import without_any_build
@@ -58,6 +59,7 @@ _OF_VENDORS = {
 }  # fmt: skip
 """Beginnings of slugs that are about the GPUs of one vendor only."""
 _NO_TOOLKIT = "container-toolkit-missing"
+_UVM, _NO_UVM = "nvidia-uvm-after-suspend", "nvidia-uvm-missing"
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _OF_A_MODULE = (
     "nvidia-dkms-kernel-mismatch", "secure-boot-module-rejected", "nouveau-conflict", "module-blacklisted",
@@ -298,6 +300,7 @@ def _by_place(
     first += (_HIDDEN,) * _names_another_gpu(situation)
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
+    first += (_NO_UVM,) * (_UVM in (row.slug, *row.also) and _lacks_uvm(situation))
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
         first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
         if row.slug == _NO_TOOLKIT and is_refuted(situation, _NO_TOOLKIT):  # Docker Desktop has it, and no driver
@@ -308,7 +311,7 @@ def _by_place(
     if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
         causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
     elif situation.in_container:
-        first += (NO_GPU_GIVEN, _NO_TOOLKIT, "nvidia-uvm-missing")
+        first += (NO_GPU_GIVEN, _NO_TOOLKIT, _NO_UVM)
     if in_wsl:
         first.append("wsl-driver")
         causes = tuple(slug for slug in causes if slug not in _OF_A_MODULE)
@@ -338,6 +341,12 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
     if named is None and not all((target := target_of(gfx)) and _is_in_every_build(target) for gfx in discrete):
         return ()
     return (INTEGRATED,) if others and (named or not any(other.official_from for other in others)) else ()
+
+
+def _lacks_uvm(situation: Situation) -> bool:
+    """Whether the node of nvidia_uvm is not there, beside others of NVIDIA."""
+    nodes = nvidia_nodes(situation)
+    return nodes is not None and "/dev/nvidiactl" in nodes and "/dev/nvidia-uvm" not in nodes
 
 
 def _is_in_every_build(target: GfxTarget) -> bool:

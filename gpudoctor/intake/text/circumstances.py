@@ -139,7 +139,8 @@ _PRINTED = late(
 _TO_REPRODUCE = late(r"(?i)(?:#{1,6} |\*\*)(?:\d{1,2}\. )?(?:(?:how|(?:exact )?steps) to )?reproduc")
 """A heading above steps that lead to the fault; none of them is a remedy."""
 _FORM_HEADING = late(r"(?:#{1,6} |\*\*)\S")
-_TAG = late(r"^\[([^\]]{1,60})\] ?")
+_TITLE_TAG = late(r"(?i)^\[((?!\d|(?:info|debug|warn|warning|error)\]|[^\]]*\d\d:\d\d)[^\]]{2,60})\] ?(?!\d\d:)")
+"""Not the level or the time of a line that a program logged."""
 _FEWEST_SPACES, _MANY_SPACES = 2, 20
 _WITHOUT_SPACES = late(r"[\u3040-\u30ff\u4e00-\u9fff]")
 """Letters of languages that write none."""
@@ -247,7 +248,7 @@ def _not_of_commands(lines: tuple[Line, ...]) -> Iterator[Line]:
 
 def _untitled(line: Line) -> str:
     """A line; the first one without the marks of a title, which elsewhere are also what a program prints."""
-    return _TAG.sub(r"\1 ", line.text.lstrip("# "), count=1) if line.number == 1 else line.text
+    return _TITLE_TAG.sub(r"\1 ", line.text.lstrip("# "), count=1) if line.number == 1 else line.text
 
 
 def is_sentence(text: str) -> bool:

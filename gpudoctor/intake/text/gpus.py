@@ -59,7 +59,7 @@ def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity],
     log = [line for line in facts.log if not _OF_NO_DRIVER.search(line.text)]
     amd_lines = [one.line for one in amd] or [line.number for line in log if _AMD_LOG.search(line.text)]
     nvidia = [line.number for line in log if _NVIDIA_LOG.search(line.text)]
-    nvidia += [one.line for one in facts.said if one.what in ("driver", "driver cuda")]
+    nvidia += [one.line for one in facts.said if one.what in ("driver", "driver cuda", "no node /dev/nvidia-uvm")]
     if facts.smi is not None:
         nvidia.append(facts.smi[1])
     # torch says so on every machine without that driver: whose GPU it is, the rest of the text tells.

@@ -286,6 +286,8 @@ _WANTS_CPU = late(
     r"|\bI (?:have no|do ?n.t have (?:a |an )?(?:\w+ )?)gpu\b|\bwithout (?:a |an |any )gpu\b|\bmac ?book\b"
 )
 """What people write who have no GPU, or do not want to use one."""
+_EXCEPTION = late(r"\b[A-Z]\w{2,40}(?:Error|Exception): .*")
+"""What a program says: it may tell those without a GPU what to do."""
 _OF_CPU = ("pu", "PU", "Pu", "ook", "OOK")
 """Ends of the words that it looks for: most lines have none, and need no search."""
 
@@ -307,7 +309,7 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("processor", processor[0], number, "prose")
         if "ernel" in text and (kernel := _KERNEL.search(text)) and not _may_be_another(text, kernel):
             facts.say("kernel", (kernel["release"] or kernel["before"]).rstrip("."), number, "prose")
-        if any(sign in text for sign in _OF_CPU) and _WANTS_CPU.search(text):
+        if any(sign in text for sign in _OF_CPU) and _WANTS_CPU.search(_EXCEPTION.sub("", text)):
             facts.say("wants cpu", text.strip()[:200], number, "prose")
         if (
             "AMD" in text or "amd" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text
