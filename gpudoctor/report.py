@@ -30,6 +30,11 @@ class Subject(Struct, frozen=True):
     kind: SubjectKind
     label: str
 
+    @property
+    def here(self) -> bool:
+        """Whether it is the machine that the reader sits at, and not one that is only described."""
+        return self.kind == "machine"
+
 
 class ReportedFinding(Struct, frozen=True):
     """A finding with the steps of its fixes, best first."""

@@ -41,7 +41,7 @@ _GIVE_UVM = by_hand(
     "Load nvidia_uvm",
     "On the host: `sudo nvidia-modprobe -c 0 -u`, and at each boot (the line nvidia-uvm in a file of "
     "/etc/modules-load.d). A container needs /dev/nvidia-uvm and /dev/nvidia-uvm-tools beside the other nodes, and "
-    "they must be there before it starts (Docker: `--device`; LXC: an entry for the mount and for the device cgroup).",
+    "they must be there before it starts (Docker: `--device`; LXC: entries for the mount and for the device cgroup).",
 )
 _BUILD_FOR_AMD = by_hand(
     "Install a build for AMD's GPUs",
