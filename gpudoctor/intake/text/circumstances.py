@@ -15,6 +15,7 @@ from gpudoctor.intake.text.lines import Line, is_of_a_journal, joined, text_of
 from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
+from gpudoctor.matrix.errors import own_words_behind
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.issues import ToldCircumstance
 
@@ -136,6 +137,7 @@ _PRINTED = late(
     r"|\[(?!(?i:bug|issue|question|help|feature|request|usage|doc|support)\b)[^\]]{1,60}\] )"
 )
 """What a program prints, or a person types into a shell."""
+_EXCEPTION = late(r"\s*(?:\w+\.)*\w+(?:Error|Exception): ")
 _TO_REPRODUCE = late(r"(?i)(?:#{1,6} |\*\*)(?:\d{1,2}\. )?(?:(?:how|(?:exact )?steps) to )?reproduc")
 """A heading above steps that lead to the fault; none of them is a remedy."""
 _FORM_HEADING = late(r"(?:#{1,6} |\*\*)\S")
@@ -181,7 +183,7 @@ class _Reading:
 def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The circumstances of the matrix that the lines tell, each once. They are looked for in the English words for
     the lines, then in plainer ones, and told as they stand in the text."""
-    english = tuple(_not_of_commands(in_english))
+    english = tuple(map(_behind_an_exception, _not_of_commands(in_english)))
     sentences = tuple(is_sentence(_untitled(line)) for line in english)
     plain = in_plain_words(english, matrix)
     readings = [_Reading.of(lines, worded, sentences) for worded in dict.fromkeys((english, plain))]
@@ -244,6 +246,14 @@ def _not_of_commands(lines: tuple[Line, ...]) -> Iterator[Line]:
         continues = line.text.endswith("\\")
         yield Line(line.number, "") if continued or continues else line
         continued = continues
+
+
+def _behind_an_exception(line: Line) -> Line:
+    """A line; that of an exception without its name, where a person goes on behind the message."""
+    named = _EXCEPTION.match(line.text)
+    if named is None or not own_words_behind(line.text[named.end() :]):
+        return line
+    return Line(line.number, line.text[named.end() :])
 
 
 def _untitled(line: Line) -> str:
