@@ -105,6 +105,19 @@ def test_that_torch_finds_no_gpu_is_told_in_several_ways(text: str, misses: bool
     assert bool(problems(text)) == misses
 
 
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("I have one RTX 3060, torch 2.6.0+cu124.\nexport CUDA_VISIBLE_DEVICES=3\n", True),
+        ("My server has 4 RTX 3090, torch 2.6.0+cu124.\nexport CUDA_VISIBLE_DEVICES=3\n", False),
+        ("There are two A100 in it, torch 2.6.0+cu124.\nexport CUDA_VISIBLE_DEVICES=1\n", False),
+        ("My server has 4 RTX 3090, torch 2.6.0+cu124.\nexport CUDA_VISIBLE_DEVICES=-1\n", True),
+    ],
+)
+def test_a_number_is_right_where_a_sentence_counts_several_gpus(text: str, hidden: bool) -> None:
+    assert ("cuda-visible-devices" in problems(text)) == hidden
+
+
 def test_the_colon_of_a_chinese_keyboard_is_one() -> None:
     assert [gpu.arch.value for gpu in machine("GPU 0\uff1a NVIDIA GeForce RTX 3090").gpus] == ["sm_86"]
 

@@ -242,6 +242,12 @@ _DRIVER = late(
     r"(?i)(?:\bdrivers?\b[^\d\n]{0,20}|\bnvidia-smi (?:shows|says|reports|prints|gives|displays) (?:version )?)"
     r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)(?! ?(?:[MG]i?B|W\b|%))"
 )
+_SEVERAL_GPUS = late(
+    r"(?i)(?<![\w.,/=-])(?P<count>[2-9]|1[0-6]|two|three|four|five|six|eight|several|multiple)(?: ?[x\u00d7])?"
+    r" (?:identical |different )?(?:nvidia |geforce |tesla |quadro )?"
+    r"(?:(?:rtx|gtx|titan|tesla|quadro|[ahlvpkmt]\d{1,3}0?s?)\b|gpus\b|graphics? cards\b)"
+)
+"""GPUs of one kind that a sentence counts, without naming each."""
 _KERNEL = late(
     r"(?i)\bkernel(?: version)?[\s:=]{1,3}v?(?P<release>[4-9]\.\d{1,2}(?:\.\d{1,3})?(?:-[\w.+-]{1,60})?)(?!\w|\.\d)"
     r"|(?<![\w.])(?P<before>[4-9]\.\d{1,2}(?:\.\d{1,3})?) (?:linux )?kernel\b"
@@ -305,6 +311,8 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             added = text[: os.start()].endswith("(")  # a remark on what stands before it, not on the rest
             if added or not (_may_be_another(text, os) or _COMPARING.search(text)):
                 distributions.setdefault(os["os"].lower(), Statement("os", os["os"], number, "prose"))
+        if several := _SEVERAL_GPUS.search(text):
+            facts.say("several gpus", several["count"].lower(), number, "prose")
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
         if (
