@@ -53,6 +53,12 @@ from tests.support.judged_texts import problems
             "workers of the data loader die with a bus error.",
             {"container-no-gpu", "shm-small"},
         ),
+        (
+            "Since the kernel upgrade the nvidia module is missing, and my .bashrc sets CUDA_VISIBLE_DEVICES to an "
+            "empty value.",
+            {"nvidia-dkms-kernel-mismatch", "cuda-visible-devices"},
+        ),
+        ("Only root sees the GPU and the venv has torch+cpu installed.", {"gpu-device-permission", "torch-cpu-only"}),
         # The second clause is the effect of the first.
         ("With secure boot enabled nvidia-smi fails, and torch runs on the CPU.", {"secure-boot-module-rejected"}),
         ("Since the kernel update nvidia-smi fails and CUDA is not available.", {"nvidia-dkms-kernel-mismatch"}),
