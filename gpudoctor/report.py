@@ -31,9 +31,14 @@ class Subject(Struct, frozen=True):
     label: str
 
     @property
+    def here(self) -> bool:
+        """Whether it is the machine that the reader sits at, and not one that is only described."""
+        return self.kind == "machine"
+
+    @property
     def name(self) -> str:
         """How a sentence names it."""
-        return self.label if self.kind != "machine" else "this machine"
+        return "this machine" if self.here else self.label
 
 
 class ReportedFinding(Struct, frozen=True):

@@ -263,12 +263,18 @@ def test_a_requirement_by_another_name_leads_to_the_right_one(said: str, name: s
         run("whatif", "--gpu", "RX 7900 XTX", "--require", said)
 
 
-@pytest.mark.parametrize(("root", "start"), [(0, "apt-get "), (1000, "sudo apt-get ")])
-def test_a_command_and_its_undo_have_one_form(monkeypatch: pytest.MonkeyPatch, root: int, start: str) -> None:
+@pytest.mark.parametrize(
+    ("root", "here", "start"),
+    [(0, True, "apt-get "), (1000, True, "sudo apt-get "), (0, False, "sudo apt-get ")],
+)
+def test_a_command_and_its_undo_have_one_form(
+    monkeypatch: pytest.MonkeyPatch, root: int, here: bool, start: str
+) -> None:
+    """Who reads it as root need not be root on another machine."""
     monkeypatch.setattr("os.geteuid", lambda: root)
     step = RunStep(argv=("apt-get", "install", "-y", "x"), risk="root", undo=(("apt-get", "remove", "-y", "x"),))
-    assert run_line(step).startswith(start)
-    assert undo_lines(step)[0].startswith(start)
+    assert run_line(step, here=here).startswith(start)
+    assert undo_lines(step, here=here)[0].startswith(start)
 
 
 @pytest.mark.parametrize(

@@ -180,7 +180,7 @@ def test_a_container_in_which_cuda_does_not_start_was_not_given_nvidia_uvm() -> 
     assert first_cause(message) == "nvidia-uvm-after-suspend"
     for told in ("Inside the container it prints:", "it is the ollama of an LXC, in LXC it prints:"):
         assert first_cause(f"{told}\n{message}") == "nvidia-uvm-missing"
-        assert steps(f"{told}\n{message}").startswith("Give the container nvidia-uvm")
+        assert steps(f"{told}\n{message}").startswith("Load nvidia_uvm")
     assert first_cause(f"The shipping container of my eGPU is inside.\n{message}") == "nvidia-uvm-after-suspend"
 
 

@@ -29,6 +29,39 @@ from tests.support.judged_texts import problems
             "with cu121.",
             {"blackwell-open-module", "torch-no-arch-for-gpu"},
         ),
+        # Two clauses of one sentence.
+        (
+            "After the kernel update nvidia-smi fails on the host, and in docker I forgot --gpus all, so torch sees "
+            "no GPU there.",
+            {"nvidia-dkms-kernel-mismatch", "container-no-gpu"},
+        ),
+        (
+            "I installed onnxruntime and onnxruntime-gpu together, and only root can open /dev/nvidia0.",
+            {"ort-cpu-and-gpu-both", "gpu-device-permission"},
+        ),
+        (
+            "After suspend CUDA does not work until I reload nvidia_uvm, and CUDA_VISIBLE_DEVICES is set to 3 "
+            "although I have one GPU.",
+            {"nvidia-uvm-after-suspend", "cuda-visible-devices"},
+        ),
+        (
+            "Secure Boot does not let the nvidia module load and pip installed the CPU version of torch.",
+            {"secure-boot-module-rejected", "torch-cpu-only"},
+        ),
+        (
+            "The container runs without --gpus all and torch sees no GPU, and its /dev/shm has only 64 MB so the "
+            "workers of the data loader die with a bus error.",
+            {"container-no-gpu", "shm-small"},
+        ),
+        (
+            "Since the kernel upgrade the nvidia module is missing, and my .bashrc sets CUDA_VISIBLE_DEVICES to an "
+            "empty value.",
+            {"nvidia-dkms-kernel-mismatch", "cuda-visible-devices"},
+        ),
+        ("Only root sees the GPU and the venv has torch+cpu installed.", {"gpu-device-permission", "torch-cpu-only"}),
+        # The second clause is the effect of the first.
+        ("With secure boot enabled nvidia-smi fails, and torch runs on the CPU.", {"secure-boot-module-rejected"}),
+        ("Since the kernel update nvidia-smi fails and CUDA is not available.", {"nvidia-dkms-kernel-mismatch"}),
         # A sentence beside the message of another fault.
         (
             "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service\n"

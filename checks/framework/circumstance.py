@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from gpudoctor.finding import Evidence, Finding
 from gpudoctor.frameworks.torch.message_circumstances import tells_of
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import CRASH
+from gpudoctor.late_regex import late
 from gpudoctor.machine import Told
 from gpudoctor.plain_text import TO_BE_SURE, sentence
 from gpudoctor.situation import Situation
@@ -17,13 +19,14 @@ from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.seen_errors import seen_errors, tells_a_fault
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import ToldCircumstance
+    from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 
     _Complaint = tuple[ToldCircumstance, Told]
 
 
 _BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu")
 """What a person guesses, and the text may know: which build torch is."""
+_JOINS = late(r"(?i);|\b(?:and|but|besides|also|moreover|additionally)\b")
 
 
 @check("GPD447", "circumstance-told", "framework")
@@ -58,6 +61,7 @@ def circumstance_told(situation: Situation) -> Verdicts:
             fixes=(fix_of(row),),
             refs=row.refs,
             possible_causes=(row.slug,),
+            fallback=row.slug == "no-driver",
         )
 
 
@@ -83,11 +87,39 @@ def _matters(situation: Situation) -> Iterator[_Complaint]:
             complaints = []
     areas |= {row.area for row, _ in found}
     for row, said in complaints:
-        if row.area in {"", *areas} or any(said.line == one.line and said.text in one.text for _, one in found):
+        same = [one for one, other in found if said.line == other.line and said.text in other.text]
+        if row.area in {"", *areas} or not all(_stands_apart(situation, row, one, said.text) for one in same):
             continue
         areas.add(row.area)
         found.append((row, said))
     yield from found
+
+
+def _stands_apart(situation: Situation, row: ToldCircumstance, other: ToldCircumstance, sentence: str) -> bool:
+    """Whether a sentence tells two faults, one behind the other, with a word between that joins what is equal."""
+    one, another = (_place(situation, told, sentence.lower()) for told in (row, other))
+    return _are_joined(one, another, sentence)
+
+
+def _is_beside(situation: Situation, row: ToldCircumstance, message: ErrorPattern, sentence: str) -> bool:
+    """Whether a sentence tells a fault beside the message that it quotes, if it quotes that one."""
+    quoted = re.search(message.pattern, sentence)
+    return quoted is None or _are_joined(_place(situation, row, sentence.lower()), quoted.span(), sentence)
+
+
+def _are_joined(one: tuple[int, int] | None, other: tuple[int, int] | None, sentence: str) -> bool:
+    """Whether a word that joins what is equal stands between two places of a sentence."""
+    if one is None or other is None:
+        return False
+    end, start = min(one[1], other[1]), max(one[0], other[0])
+    return any(end <= join.start() and join.end() <= start for join in _JOINS.finditer(sentence))
+
+
+def _place(situation: Situation, row: ToldCircumstance, sentence: str) -> tuple[int, int] | None:
+    """Where the sentence tells it: the words of its pattern, else the first of the concepts that tell it together."""
+    concepts = {one.concept: one.pattern for one in situation.matrix.tables.told_concepts}
+    patterns = (row.pattern, *dict.fromkeys(concepts[first] for first, *_ in row.together))
+    return next((found.span() for one in patterns if one and (found := re.search(one, sentence, re.ASCII))), None)
 
 
 def _one_of_each_line(complaints: list[_Complaint]) -> list[_Complaint]:
@@ -107,6 +139,7 @@ def _beside_messages(
     apart = [
         (one, said)
         for one, said in complaints
-        if said.line not in lines and not any(tells_of(one, row, (row.slug, *row.also)) for row in seen)
+        if (said.line not in lines or all(_is_beside(situation, one, row, said.text) for row in seen))
+        and not any(tells_of(one, row, (row.slug, *row.also)) for row in seen)
     ]
     return apart, {row.area for row in situation.matrix.tables.told_circumstances if row.slug in slugs}

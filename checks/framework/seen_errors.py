@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import SEEN, Evidence, Finding, Fix, NotJudged, by_hand
+from gpudoctor.finding import SEEN, Evidence, Finding, Fix, NotJudged, Severity, by_hand
 from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.installed_build import build_name
@@ -25,16 +25,17 @@ from gpudoctor.frameworks.torch.message_circumstances import (
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
 from gpudoctor.machine import OVERRIDE, Gpu, Told, Vendor
-from gpudoctor.matrix.errors import vendor_named
+from gpudoctor.matrix.errors import own_words_behind, vendor_named
 from gpudoctor.matrix.versions import minor
 from gpudoctor.plain_text import TO_BE_SURE, capital, sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
+from gpudoctor.situation.device_nodes import nvidia_nodes
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU
-from gpudoctor.situation.no_kernel_driver import without_any_build
+from gpudoctor.situation.no_kernel_driver import without_any_build, worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_driver, cudas_too_new
 from gpudoctor.situation.seen_errors import seen_errors, telling_line, vendor_of_messages
 
@@ -54,6 +55,7 @@ _OF_VENDORS = {
 }  # fmt: skip
 """Beginnings of slugs that are about the GPUs of one vendor only."""
 _NO_TOOLKIT = "container-toolkit-missing"
+_UVM, _NO_UVM = "nvidia-uvm-after-suspend", "nvidia-uvm-missing"
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
 _OF_A_MODULE = (
     "nvidia-dkms-kernel-mismatch", "secure-boot-module-rejected", "nouveau-conflict", "module-blacklisted",
@@ -64,6 +66,12 @@ _NO_RIGHTS = "amd-device-permission"
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
 """Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
 _CPU_BUILD = "torch-cpu-only"
+_LOOK_AT_THE_DRIVER = by_hand(
+    "Look at the driver",
+    "Run `nvidia-smi`. If it fails, install the driver or, in a container, start that with the GPUs. If it shows a "
+    "CUDA Version below that of torch, update the driver. If it is well, look at CUDA_VISIBLE_DEVICES.",
+)
+"""Where torch is a build for NVIDIA's GPUs and finds none."""
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
 _OLDEST_ROCM = (6, 0)
 """Of the builds of torch that are still in use: what AMD supported by then has code in each of them."""
@@ -167,8 +175,15 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         "supersedes": EFFECTS_OF_A_LOST_GPU if named == _LOST else (),
     }
     if gpus:
-        return finding(severity(situation, fault), gpus, **parts)
+        return finding(_weight(situation, fault, row), gpus, **parts)
     return Finding(severity=severity(situation, fault), subject="an error message", **parts)  # type: ignore[arg-type]
+
+
+def _weight(situation: Situation, fault: Fault, row: ErrorPattern) -> Severity:
+    """How severe it is. A person who pastes the message of one GPU beside others wants to use it."""
+    weight = severity(situation, fault)
+    wanted = weight == "note" and row.severity != "note" and situation.machine.pasted is not None
+    return "warning" if wanted and not any(gpu.integrated for gpu in fault.gpus) else weight
 
 
 def _causes(
@@ -199,6 +214,7 @@ def _fixes(
         return ()
     if row.windows and _is_of_windows(situation):
         return (by_hand("Change it in Windows", row.windows),)
+    from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere
     from gpudoctor.frameworks.torch.smoke_fixes import fixes
 
     told = {row.slug, *(one.slug for one in circumstances)}
@@ -215,7 +231,15 @@ def _fixes(
     other_cause = of_program or (bool(better) and is_refuted(situation, row.slug))
     own = override_for_program(situation, fault.gpus, text) if of_program or not row.of_torch else ()
     own = () if causes[:1] == (INTEGRATED,) or (row.of_torch and situation.variable(OVERRIDE) is not None) else own
-    return (*own, *map(fix_of, better.values()), *given, *(() if other_cause else fixes(situation, fault)))
+    if row.slug == _CPU_BUILD and situation.machine.system.jetson.known:
+        last = fixes_elsewhere("jetson", situation, situation.usable, situation.torch)
+    elif row.slug == _CPU_BUILD and situation.torch is not None and is_refuted(situation, row.slug):
+        last = (_LOOK_AT_THE_DRIVER,)
+    else:
+        last = () if other_cause else fixes(situation, fault)
+    if row.slug == _OLD_DRIVER and situation.usable:
+        last = worthwhile(situation, situation.usable, last)
+    return (*own, *map(fix_of, better.values()), *given, *last)
 
 
 def _circumstances(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[ToldCircumstance, ...]:
@@ -275,9 +299,11 @@ def _hiding(situation: Situation) -> str:
 
 
 def _is_message(situation: Situation, circumstance: ToldCircumstance, said: Told) -> bool:
-    """Whether a complaint is the line of a message itself, whose row knows more."""
+    """Whether a complaint is the line of a message itself, whose row knows more, and not told behind it."""
     pasted = situation.machine.pasted
-    return circumstance.alone and pasted is not None and said.line in pasted.error_lines
+    if not circumstance.alone or pasted is None or said.line not in pasted.error_lines:
+        return False
+    return not re.search(circumstance.pattern, own_words_behind(said.text).lower(), re.ASCII)
 
 
 def _by_place(
@@ -287,6 +313,7 @@ def _by_place(
     an override that is set there; last come those that rocminfo refutes, those of WSL outside WSL, and AMD's where
     the message says CUDA and nothing tells the vendor."""
     in_wsl, pasted, first = situation.in_wsl, situation.machine.pasted, list[str]()
+    first += (NO_GPU_GIVEN,) * bool(pasted and pasted.container_command)
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
     of_cuda = vendor == "amd" and CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
@@ -296,6 +323,7 @@ def _by_place(
     first += (_HIDDEN,) * _names_another_gpu(situation)
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
+    first += (_NO_UVM,) * (_UVM in (row.slug, *row.also) and _lacks_uvm(situation))
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
         first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
         if row.slug == _NO_TOOLKIT and is_refuted(situation, _NO_TOOLKIT):  # Docker Desktop has it, and no driver
@@ -306,7 +334,7 @@ def _by_place(
     if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
         causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
     elif situation.in_container:
-        first += (NO_GPU_GIVEN, _NO_TOOLKIT, "nvidia-uvm-missing")
+        first += (NO_GPU_GIVEN, _NO_TOOLKIT, _NO_UVM)
     if in_wsl:
         first.append("wsl-driver")
         causes = tuple(slug for slug in causes if slug not in _OF_A_MODULE)
@@ -336,6 +364,12 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
     if named is None and not all((target := target_of(gfx)) and _is_in_every_build(target) for gfx in discrete):
         return ()
     return (INTEGRATED,) if others and (named or not any(other.official_from for other in others)) else ()
+
+
+def _lacks_uvm(situation: Situation) -> bool:
+    """Whether the node of nvidia_uvm is not there, beside others of NVIDIA."""
+    nodes = nvidia_nodes(situation)
+    return nodes is not None and "/dev/nvidiactl" in nodes and "/dev/nvidia-uvm" not in nodes
 
 
 def _is_in_every_build(target: GfxTarget) -> bool:
@@ -381,5 +415,8 @@ def _has_code(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
 
 
 def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
+    """The GPUs that a message is about. Of several, if code is missing, it is those that torch has none for."""
     vendor = vendor_of_messages(situation)
-    return situation.usable_of(vendor) if vendor and row.about == "gpu" else ()
+    gpus = situation.usable_of(vendor) if vendor and row.about == "gpu" else ()
+    lacking = {fit.gpu for fit in fits(situation) if not fit.served} if row.slug in NO_CODE and len(gpus) > 1 else ()
+    return tuple(gpu for gpu in gpus if gpu in lacking) or gpus

@@ -38,6 +38,11 @@ _NAMES_NVIDIA = (
     r"(?:N[Vv][Ii][Dd][Ii][Aa]|nvidia|NVRM|NVML|GeForce|sm_[0-9]|cu(?:DNN|BLAS|dnn|blas|Init)"
     r"|\+cu\d{2,3}\b|CUDA used to build PyTorch: \d)" + _NOT_OF_NONE
 )
+_OWN_WORDS = re.compile(
+    r"(?i).{8,300}?[a-z0-9)'\"`.!](?P<own>,? (?:-+ )?(?:because|since|after|when|whenever|but|although|even though"
+    r"|as soon as|unless|until|while)\b"
+    r"(?=.*\b(?:i|i'm|i've|my|we|our|works?|worked|reboot(?:ed)?|restarted)\b).{8,400})"
+)
 
 
 class Message(Struct, frozen=True):
@@ -197,3 +202,9 @@ def vendor_named(text: str) -> Vendor | None:
     if bool(amd) == bool(nvidia):
         return None
     return "amd" if amd else "nvidia"
+
+
+def own_words_behind(message: str) -> str:
+    """What a person goes on with behind a message in the same line: "because I started it without ..."."""
+    found = _OWN_WORDS.match(message)
+    return found["own"].lstrip(", -") if found else ""

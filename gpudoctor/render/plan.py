@@ -126,7 +126,7 @@ def _step(
     mark = [(f"   not run: {why_not}", "yellow")] if why_not else []
     because = ", ".join(f"{names.get(id, id)} [{id}]" for id in planned.because)
     yield [(f"{number}. ", "bold"), (because, "bold"), *mark]
-    yield from ([("     ", ""), span] for span in step_spans(step))
+    yield from ([("     ", ""), span] for span in step_spans(step, here=around.here))
     yield from _details(planned, around, risks)
 
 
@@ -146,7 +146,7 @@ def _details(planned: PlannedStep, around: Around, risks: set[str]) -> Iterator[
     if planned.state == "will run" and step.risk not in ("root", "reboot"):
         yield [(f"     {'undo':<9}", "dim"), (command_line(("gpudoctor", "fix", "--undo", *around.place)), "command")]
     else:
-        for number, line in enumerate(undo_lines(step)):
+        for number, line in enumerate(undo_lines(step, here=around.here)):
             yield [(f"     {'undo' if number == 0 else '':<9}", "dim"), (line, "command")]
 
 

@@ -53,7 +53,7 @@ def recommendation_lines(
     if not served and answer.otherwise:
         yield []
         for number, fix in enumerate(answer.otherwise):
-            yield from fix_lines(fix, "Alternative" if number else "Fix")
+            yield from fix_lines(fix, "Alternative" if number else "Fix", here=not again)
     for number, choice in enumerate(answer.choices):
         yield []
         yield from _choice(

@@ -28,7 +28,7 @@ def refusal_lines(report: Report, command: tuple[str, ...], code: int, again: tu
         yield [("  ", ""), (f"{first.slug} [{first.id}]  ", "bold"), (first.subject, "")]
         yield [("    ", ""), (first.message, "")]
         for fix in first.fixes[:1]:
-            yield from fix_lines(fix, "Fix")
+            yield from fix_lines(fix, "Fix", here=report.subject.here)
         more = sum(finding.severity == first.severity for finding in report.findings) - 1
         also = f" and {more} more" if more else ""
         next_step = f"`{check}` shows this{also}; `gpudoctor explain {first.id}` tells more."

@@ -21,11 +21,11 @@ _PLACED = r"(\S+:\d+(?:-\d+)?: +)(.+)"
 """A line to write, behind its place in a file."""
 
 
-def fix_lines(fix: PlannedFix, label: str) -> Iterator[Line]:
-    """One fix with its steps."""
+def fix_lines(fix: PlannedFix, label: str, *, here: bool = False) -> Iterator[Line]:
+    """One fix with its steps; `here`: they are for the machine at which it is read."""
     yield [("    ", ""), (f"{label}: ", "green"), (fix.title, "")]
     for step in telling_steps(fix):
-        for text, style in step_spans(step):
+        for text, style in step_spans(step, here=here):
             place = re.fullmatch(_PLACED, text) if not style else None
             spans = [(place[1], ""), (place[2], "command")] if place and is_command(place[2]) else [(text, style)]
             yield [("      ", ""), *spans]
@@ -33,10 +33,10 @@ def fix_lines(fix: PlannedFix, label: str) -> Iterator[Line]:
             yield [("      ", ""), (f"({step.why})", "dim")]
 
 
-def step_spans(step: Step) -> Iterator[Span]:
+def step_spans(step: Step, *, here: bool = False) -> Iterator[Span]:
     """The lines of a step: commands, sentences, and what is to be written into a file as it stands."""
     copied = False
-    for line in step_lines(step):
+    for line in step_lines(step, here=here):
         if not isinstance(step, ManualStep) or is_command(line):
             yield line, "command"
         else:
@@ -45,29 +45,30 @@ def step_spans(step: Step) -> Iterator[Span]:
         copied = copied or line.endswith(":")
 
 
-def step_lines(step: Step) -> tuple[str, ...]:
+def step_lines(step: Step, *, here: bool = False) -> tuple[str, ...]:
     """A step as a person does it: the command, the variable, the instruction."""
     if isinstance(step, RunStep):
-        return (run_line(step),)
+        return (run_line(step, here=here),)
     if isinstance(step, EnvStep):
         return (f"export {step.name}={_quote(step.value)}",)
     return tuple(step.text.splitlines())
 
 
-def run_line(step: RunStep) -> str:
+def run_line(step: RunStep, *, here: bool = False) -> str:
     """A command with its folder and its variables, by root where it needs to be."""
     folder = f"cd {command_line([step.cwd])} && " if step.cwd else ""
     variables = "".join(f"{name}={_quote(value) if value else ''} " for name, value in step.env.items())
-    return f"{folder}{_as_root(step)}{variables}{command_line(step.argv)}"
+    return f"{folder}{_as_root(step, here=here)}{variables}{command_line(step.argv)}"
 
 
-def undo_lines(step: RunStep) -> tuple[str, ...]:
+def undo_lines(step: RunStep, *, here: bool = False) -> tuple[str, ...]:
     """The commands that undo a step, in the form of the step itself."""
-    return tuple(f"{_as_root(step)}{command_line(argv)}" for argv in step.undo)
+    return tuple(f"{_as_root(step, here=here)}{command_line(argv)}" for argv in step.undo)
 
 
-def _as_root(step: RunStep) -> str:
-    is_root = hasattr(os, "geteuid") and os.geteuid() == 0  # nobody is, on a system without root
+def _as_root(step: RunStep, *, here: bool = False) -> str:
+    """What makes root of the reader, who may be root here already. Who runs it elsewhere, nobody knows."""
+    is_root = here and hasattr(os, "geteuid") and os.geteuid() == 0  # nobody is, on a system without root
     return "sudo " if step.risk == "root" and not is_root else ""
 
 

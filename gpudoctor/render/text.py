@@ -71,7 +71,7 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
     yield [(mark, style), (finding.slug, "bold"), (f" [{finding.id}]", "dim"), (subject, "")]
     yield [("    ", ""), (finding.message, "")]
     for number, fix in enumerate(finding.fixes if first or verbose else finding.fixes[:1]):
-        yield from fix_lines(fix, "Alternative" if number else "Fix")
+        yield from fix_lines(fix, "Alternative" if number else "Fix", here=report.subject.here)
     if cause := _its_cause(finding, report):
         yield [("    Fix: ", "green"), (f"that of {cause.slug} [{cause.id}]: this goes with it", "")]
     for label, value in () if cause else found_and_needed(finding):

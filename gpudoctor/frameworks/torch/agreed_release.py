@@ -19,6 +19,8 @@ def torch_of(situation: Situation, torch: Torch, wanted: str, packages: Iterable
     """The nearest build of the `wanted` release that supports the GPUs here, for the CUDA of the packages that were
     compiled for it; none if there is no such build."""
     choices, _ = builds.candidates(situation, gpus_meant(situation))
+    if torch.cuda and situation.machine.pasted and not situation.usable:  # a text that does not tell the GPU
+        choices = tuple(choice for choice in choices if choice.cuda)
     majors = {figures(cuda)[:1] for package in packages if (cuda := cuda_needed(situation, package))}
     fitting = tuple(
         choice

@@ -38,10 +38,10 @@ _GIVE_AMD_GPUS = by_hand(
     "(rootless Podman: `--group-add keep-groups`). If the host has no /dev/kfd either, load amdgpu there.",
 )
 _GIVE_UVM = by_hand(
-    "Give the container nvidia-uvm",
-    "On the host, as root, before the container starts: `nvidia-modprobe -c 0 -u`. Then give the container "
-    "/dev/nvidia-uvm and /dev/nvidia-uvm-tools beside the other nodes (Docker: `--device`; LXC: an entry for "
-    "the mount and for the device cgroup).",
+    "Load nvidia_uvm",
+    "On the host: `sudo nvidia-modprobe -c 0 -u`, and at each boot (the line nvidia-uvm in a file of "
+    "/etc/modules-load.d). A container needs /dev/nvidia-uvm and /dev/nvidia-uvm-tools beside the other nodes, and "
+    "they must be there before it starts (Docker: `--device`; LXC: entries for the mount and for the device cgroup).",
 )
 _BUILD_FOR_AMD = by_hand(
     "Install a build for AMD's GPUs",

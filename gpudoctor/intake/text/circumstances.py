@@ -15,6 +15,7 @@ from gpudoctor.intake.text.lines import Line, is_of_a_journal, joined, text_of
 from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
+from gpudoctor.matrix.errors import own_words_behind
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.issues import ToldCircumstance
 
@@ -136,10 +137,12 @@ _PRINTED = late(
     r"|\[(?!(?i:bug|issue|question|help|feature|request|usage|doc|support)\b)[^\]]{1,60}\] )"
 )
 """What a program prints, or a person types into a shell."""
+_EXCEPTION = late(r"\s*(?:\w+\.)*\w+(?:Error|Exception): ")
 _TO_REPRODUCE = late(r"(?i)(?:#{1,6} |\*\*)(?:\d{1,2}\. )?(?:(?:how|(?:exact )?steps) to )?reproduc")
 """A heading above steps that lead to the fault; none of them is a remedy."""
 _FORM_HEADING = late(r"(?:#{1,6} |\*\*)\S")
-_TAG = late(r"^\[([^\]]{1,60})\] ?")
+_TITLE_TAG = late(r"(?i)^\[((?!\d|(?:info|debug|warn|warning|error)\]|[^\]]*\d\d:\d\d)[^\]]{2,60})\] ?(?!\d\d:)")
+"""Not the level or the time of a line that a program logged."""
 _FEWEST_SPACES, _MANY_SPACES = 2, 20
 _WITHOUT_SPACES = late(r"[\u3040-\u30ff\u4e00-\u9fff]")
 """Letters of languages that write none."""
@@ -180,7 +183,7 @@ class _Reading:
 def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The circumstances of the matrix that the lines tell, each once. They are looked for in the English words for
     the lines, then in plainer ones, and told as they stand in the text."""
-    english = tuple(_not_of_commands(in_english))
+    english = tuple(map(_behind_an_exception, _not_of_commands(in_english)))
     sentences = tuple(is_sentence(_untitled(line)) for line in english)
     plain = in_plain_words(english, matrix)
     readings = [_Reading.of(lines, worded, sentences) for worded in dict.fromkeys((english, plain))]
@@ -245,9 +248,17 @@ def _not_of_commands(lines: tuple[Line, ...]) -> Iterator[Line]:
         continued = continues
 
 
+def _behind_an_exception(line: Line) -> Line:
+    """A line; that of an exception without its name, where a person goes on behind the message."""
+    named = _EXCEPTION.match(line.text)
+    if named is None or not own_words_behind(line.text[named.end() :]):
+        return line
+    return Line(line.number, line.text[named.end() :])
+
+
 def _untitled(line: Line) -> str:
     """A line; the first one without the marks of a title, which elsewhere are also what a program prints."""
-    return _TAG.sub(r"\1 ", line.text.lstrip("# "), count=1) if line.number == 1 else line.text
+    return _TITLE_TAG.sub(r"\1 ", line.text.lstrip("# "), count=1) if line.number == 1 else line.text
 
 
 def is_sentence(text: str) -> bool:

@@ -69,7 +69,10 @@ def _lists_packages(facts: Facts) -> bool:
 def with_errors(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
     """The machine with its error messages; one that `import torch` ends with is the result of the import."""
     available = decided(facts, "available")
-    if available and available.value == "False" and machine.torch is None and not facts.errors:
+    # Where the GPU or the driver is told, the checks of torch say why.
+    torch, bare = machine.torch, not machine.gpus and decided(facts, "driver") is None
+    asked = available is not None and available.by in {"program", "prose"} and torch is not None and torch.cuda
+    if available and available.value == "False" and (torch is None or (asked and bare)) and not facts.errors:
         facts.errors.append(Line(available.line, "torch.cuda.is_available() is False"))
     facts.errors = facts.errors or facts.unexplained
     environment, torch = machine.environment.value, machine.torch

@@ -59,7 +59,7 @@ def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity],
     log = [line for line in facts.log if not _OF_NO_DRIVER.search(line.text)]
     amd_lines = [one.line for one in amd] or [line.number for line in log if _AMD_LOG.search(line.text)]
     nvidia = [line.number for line in log if _NVIDIA_LOG.search(line.text)]
-    nvidia += [one.line for one in facts.said if one.what in ("driver", "driver cuda")]
+    nvidia += [one.line for one in facts.said if one.what in ("driver", "driver cuda", "no node /dev/nvidia-uvm")]
     if facts.smi is not None:
         nvidia.append(facts.smi[1])
     # torch says so on every machine without that driver: whose GPU it is, the rest of the text tells.
@@ -190,10 +190,13 @@ def _of_vendor(gpu: NamedGpu) -> Identity | None:
 def _of_prose(
     named: tuple[NamedGpu, ...], matrix: Matrix
 ) -> tuple[tuple[tuple[NamedGpu, Identity], ...], tuple[str, ...]]:
-    """The GPU that sentences name, if all that they name can be one."""
+    """The GPU that sentences name, if all that they name can be one; or the several of a machine, if one sentence
+    names them together."""
     found = [(gpu, identity) for gpu in named if (identity := identity_of(gpu, matrix)) and identity.arch]
     archs = {identity.arch for _, identity in found}
     if len(archs) != 1:
-        return (), ()
+        block = next((gpu.block for gpu, _ in found if gpu.block), 0)
+        together = tuple({one.arch: (gpu, one) for gpu, one in reversed(found) if gpu.block == block}.values())[::-1]
+        return together if block and {one.arch for _, one in together} == archs else (), ()
     best = max(found, key=lambda pair: len(pair[0].name))
     return (best,), ()

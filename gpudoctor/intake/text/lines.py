@@ -37,6 +37,8 @@ _ESCAPED = late(r"\\([_*`])|^(\s*)\\(?=- )")
 """What Markdown's editors write for a letter that is no markup."""
 _APOSTROPHE = late(r"(?<=[A-Za-z])[\u2018\u2019\u02bc\u00b4](?=[A-Za-z])")
 """As phones and editors write it: patterns know the plain one."""
+_WIDE_COLON = late(r"(?<=[A-Za-z0-9)\]])\uff1a\s?")
+"""As input methods for Chinese write it behind a key; patterns know the plain one."""
 _NUMBERED = late(r"\s{0,6}(\d{1,6})(?:[:|.)]|\s\|)?(?:\s|$)")
 _PROMPT = late(
     r"(?P<indent> {0,12})(?:\([\w.-]{1,40}\) ){0,2}(?!root@[0-9a-f]{12}:)"
@@ -138,7 +140,7 @@ def _clean(line: str) -> str:
     if "\\" in line:
         line = _ESCAPED.sub(lambda found: found[1] or found[2] or "", line)
     if not line.isascii():
-        line = _APOSTROPHE.sub("'", line)
+        line = _WIDE_COLON.sub(": ", _APOSTROPHE.sub("'", line))
     if "@" in line:
         line = _PROMPT.sub(r"\g<indent>$ ", line, count=1) if _PROMPT.match(line) else line
     return line.rstrip()

@@ -310,6 +310,7 @@ def _pasted(
     started = f"{engine.value} run {without_secrets(command.value)}" if command and engine and not asks else ""
     return PastedText(
         gpus_given=given and not in_desktop,
+        several_gpus=decided(facts, "several gpus") is not None and len(machine.gpus) <= 1,
         container_command="" if in_desktop else started,
         unsaid=tuple(unsaid),
         contradictions=contradictions(facts),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, pairwise
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
 from gpudoctor.intake.text.lines import Line, text_of
@@ -217,7 +217,8 @@ _NVIDIA_NAME = late(
     r"|(?:10|16|20|30|40|50)[5-9]0 (?:RTX|GTX)\b|(?:TITAN|Titan) X \(Pascal\)"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60"
-    r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?)\b"
+    r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?"
+    r"|(?:jetson|JETSON) (?i:(?:agx )?(?:nano|orin|xavier|thor|tx[12])(?: (?:nano|nx))?))\b"
     r"|(?:NVIDIA )?(?:[Gg]e[Ff]orce )?\b(?:MX ?[1-5]\d0|[89][1-9]0MX?)\b"
     r"|(?i:(?<![\d.,/])\b(?:10|16|20|30|40|50)[5-9]0 ?(?:Ti|SUPER)\b)"
     r"|(?i:(?:(?<=\bmy )|(?<=\bthe )|(?<=\bgpu ))(?:16|20|30|40|50)[5-9]0\b(?! ?(?:mb|mib|ms|tokens|images|steps)))"
@@ -237,7 +238,16 @@ _AMD_NAME = late(
 )
 _WITHOUT_DIGITS = ("Jetson", "VII", "Strix")
 _GFX = late(r"(?<![\w/-])gfx(?P<number>80[1-5]|9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
-_DRIVER = late(r"(?i)\bdrivers?\b[^\d\n]{0,20}(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)")
+_DRIVER = late(
+    r"(?i)(?:\bdrivers?\b[^\d\n]{0,20}|\bnvidia-smi (?:shows|says|reports|prints|gives|displays) (?:version )?)"
+    r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)(?! ?(?:[MG]i?B|W\b|%))"
+)
+_SEVERAL_GPUS = late(
+    r"(?i)(?<![\w.,/=-])(?P<count>[2-9]|1[0-6]|two|three|four|five|six|eight|several|multiple)(?: ?[x\u00d7])?"
+    r" (?:identical |different )?(?:nvidia |geforce |tesla |quadro )?"
+    r"(?:(?:rtx|gtx|titan|tesla|quadro|[ahlvpkmt]\d{1,3}0?s?)\b|gpus\b|graphics? cards\b)"
+)
+"""GPUs of one kind that a sentence counts, without naming each."""
 _KERNEL = late(
     r"(?i)\bkernel(?: version)?[\s:=]{1,3}v?(?P<release>[4-9]\.\d{1,2}(?:\.\d{1,3})?(?:-[\w.+-]{1,60})?)(?!\w|\.\d)"
     r"|(?<![\w.])(?P<before>[4-9]\.\d{1,2}(?:\.\d{1,3})?) (?:linux )?kernel\b"
@@ -286,6 +296,8 @@ _WANTS_CPU = late(
     r"|\bI (?:have no|do ?n.t have (?:a |an )?(?:\w+ )?)gpu\b|\bwithout (?:a |an |any )gpu\b|\bmac ?book\b"
 )
 """What people write who have no GPU, or do not want to use one."""
+_EXCEPTION = late(r"\b[A-Z]\w{2,40}(?:Error|Exception): .*")
+"""What a program says: it may tell those without a GPU what to do."""
 _OF_CPU = ("pu", "PU", "Pu", "ook", "OOK")
 """Ends of the words that it looks for: most lines have none, and need no search."""
 
@@ -299,15 +311,21 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             added = text[: os.start()].endswith("(")  # a remark on what stands before it, not on the rest
             if added or not (_may_be_another(text, os) or _COMPARING.search(text)):
                 distributions.setdefault(os["os"].lower(), Statement("os", os["os"], number, "prose"))
+        if several := _SEVERAL_GPUS.search(text):
+            facts.say("several gpus", several["count"].lower(), number, "prose")
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
-        if "river" in text and (driver := _DRIVER.search(text)) and not _may_be_another(text, driver):
+        if (
+            ("river" in text or "nvidia-smi" in text)
+            and (driver := _DRIVER.search(text))
+            and not _may_be_another(text, driver)
+        ):
             facts.say("driver", driver["version"], number, "prose")
         if ("yzen" in text or "YZEN" in text) and (processor := _PROCESSOR.search(text)):
             facts.say("processor", processor[0], number, "prose")
         if "ernel" in text and (kernel := _KERNEL.search(text)) and not _may_be_another(text, kernel):
             facts.say("kernel", (kernel["release"] or kernel["before"]).rstrip("."), number, "prose")
-        if any(sign in text for sign in _OF_CPU) and _WANTS_CPU.search(text):
+        if any(sign in text for sign in _OF_CPU) and _WANTS_CPU.search(_EXCEPTION.sub("", text)):
             facts.say("wants cpu", text.strip()[:200], number, "prose")
         if (
             "AMD" in text or "amd" in text or "ocm" in text or "OCm" in text or "OCM" in text or "Radeon" in text
@@ -362,13 +380,48 @@ _WAS_REPLACED = late(
 """A GPU in the place of which there is another one now."""
 
 
+_JOINED = late(
+    r"(?i)(?:[\s,+&/()]|\d{1,3} ?gb\b|\b(?:and|with|plus|beside|besides|next to|along ?side(?: of)?|together with"
+    r"|as well as|an?|one|two|three|four|another|the|my|our|its|old|older|new|newer|second|single|nvidia|geforce"
+    r"|gpus?|cards?|\d{1,2} ?x|x ?\d{1,2}|\d)\b)+"
+)
+"""What stands between the names of GPUs that are in one machine."""
+_IN_ONE_MACHINE = late(
+    r"(?i)\b(?:ha(?:ve|s|d)|got|own|runs?|with|holds?|contains?|consists?|add(?:ed)?|put|plugged|install(?:ed)?|machine"
+    r"|box|server|rig|pc|workstation|system|host|node|setup|computer|laptop|both)\b|\+"
+)
+_ONE_OF_THEM = late(r"(?i)\b(?:or|vs\.?|versus|than|either|which|compar\w+|tested|benchmark\w*)\b")
+"""Words of somebody who has one of the GPUs that a sentence names, or each in a machine of its own."""
+_ANY_END = late(r"[.!?](?:\s|$)|\n")
+
+
+def _together(text: str, found: list[re.Match[str]]) -> list[re.Match[str]]:
+    """The GPUs of a line that its words join to those of one machine."""
+    joined = [
+        (one, other)
+        for one, other in pairwise(found)
+        if _JOINED.fullmatch(text[one.end() : other.start()]) and one[0].lower() != other[0].lower()
+    ]
+    if not joined:
+        return []
+    start = max((end.end() for end in _ANY_END.finditer(text, 0, joined[0][0].start())), default=0)
+    end = _ANY_END.search(text, joined[-1][1].end())
+    sentence = text[start : end.start() if end else len(text)]
+    if _ONE_OF_THEM.search(sentence) or not _IN_ONE_MACHINE.search(sentence):
+        return []
+    return list(dict.fromkeys(one for pair in joined for one in pair))
+
+
 def _gpus_of_sentences(lines: Iterable[Line], facts: Facts) -> None:
     for number, text in lines:
         replaced = _WAS_REPLACED.search(text[:600])
         gone = range(*replaced.span("old")) if replaced else range(0)
         for pattern in (_NVIDIA_NAME, _AMD_NAME):
-            for found in pattern.finditer(text[:600]):
-                if found.start() not in gone:
-                    facts.gpus.append(NamedGpu(number, "prose", name=found[0].strip()))
+            named = [found for found in pattern.finditer(text[:600]) if found.start() not in gone]
+            together = _together(text[:600], named)
+            facts.gpus += (
+                NamedGpu(number, "prose", name=found[0].strip(), block=number * (found in together))
+                for found in named
+            )
         for gfx in _GFX.finditer(text[:600]):
             facts.gpus.append(NamedGpu(number, "prose", arch=gfx[0]))

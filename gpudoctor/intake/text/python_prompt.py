@@ -15,8 +15,9 @@ _PRINTED = late(
     r"\s{0,6}(?:print\()?['\"]?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.is_available\(\)|cuda\.device_count\(\)|cuda\.get_device_name\(\w{0,12}\)|cuda\.get_arch_list\(\)|cuda\.get_device_capability\(\w{0,12}\)|backends\.cudnn\.version\(\)))['\"]?\)?\s?(?:[:=]{1,2}|->|returns|gives|is|→|,|#|(?=\s(?:True|False)\b))\s{0,3}(?P<value>.{1,400})"
 )
 _SAID_AVAILABLE = late(
-    r"(?i)(?:torch\.)?cuda\.is_av\w{5,9}(?:\(\))?[`'\" ]{0,3}(?:returns?|is|gives|:|=|->|→|shows|says"
-    r"|(?:只会|总是|一直)?(?:返回|为|是)|==)[`'\" ]{0,3}\s?(?P<value>true|false)\b"
+    r"(?i)(?:(?:torch\.)?cuda\.is_av\w{5,9}(?:\(\))?|(?<![\w.])is_available\(\))[`'\" ]{0,3}"
+    r"(?:(?:always|still|only|now) )?(?:returns?|returned|is|was|gives|gave|:|=|->|→|shows|says"
+    r"|(?:只会|总是|一直)?(?:返回|为|是)|==)[`'\" ]{0,3}\s?(?P<value>true|false)\b(?! (?:until|before|at first)\b)"
     r"|^\s{0,8}gpu available\s{2,60}(?P<short>yes|no)\b"
 )
 _CALLED = late(
@@ -48,6 +49,10 @@ _AVAILABLE = late(r"\b(?:True|False)\b")
 _ASKED_MODULE = late(
     r"(?:.{0,80}\bprint\(|\s{0,8}>>> ?|\s{0,8}In ?\[\d{0,4}\]: ?)(?P<module>\w{2,20})\.__version__\)?[\"']?\s*$"
 )
+_OUT = late(r"Out ?\[\d{0,4}\]: ?")
+"""Before an answer of IPython."""
+_ON_A_GPU = late(r"(?:Out ?\[\d{0,4}\]: ?)?tensor\(.{0,400}\bdevice='cuda:\d")
+"""A tensor that a GPU computed."""
 _MODULES = {
     "tf": "tensorflow", "tensorflow": "tensorflow", "jax": "jax", "jaxlib": "jaxlib", "ort": "onnxruntime",
     "onnxruntime": "onnxruntime", "np": "numpy", "numpy": "numpy", "torchvision": "torchvision",
@@ -64,6 +69,8 @@ def read_prompt(lines: tuple[Line, ...], place: int, text: str, facts: Facts) ->
         _together(printed, number, facts)
     if "__version__" in text and (asked_module := _ASKED_MODULE.match(text)):
         _module_version(asked_module, answer_below(lines, place), facts)
+    if "cuda:" in text and _ON_A_GPU.match(text):
+        facts.say("available", "True", number, "program")
     if "torch" in text or "vailable" in text:
         prints = _prints(text) if "print(" in text else []
         if sum(name != "" for call in prints for name in call) > 1:
@@ -125,7 +132,7 @@ def _module_version(asked: re.Match[str], following: Line | None, facts: Facts) 
 
 
 def _answer(name: str, value: str, number: int, facts: Facts) -> None:
-    value = value.strip("'\"`()# ")  # people answer in a comment, too
+    value = _OUT.sub("", value, count=1).strip("'\"`()# ")  # people answer in a comment, too
     if name == "torch.__version__" and (version := re.match(r"\d{1,2}\.\d{1,3}[\w.+-]{0,60}", value)):
         facts.say("torch", version[0].rstrip("."), number, "program")
     elif name == "torch.version.cuda" and re.match(r"None\b|\d{1,2}\.\d", value):

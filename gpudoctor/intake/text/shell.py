@@ -51,7 +51,11 @@ _HELPED = late(
 )
 _SENTENCE = late(r"[.;!?]\s+")
 
-_DOCKER = late(r"(?:^|[\s$#`])(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s(?P<rest>.{1,3000})")
+_DOCKER = late(
+    r"(?:^|[\s$#]|(?P<quoted>`))(?:sudo )?(?P<engine>docker|podman|nerdctl)(?: container)? run\s"
+    r"(?P<rest>(?(quoted)[^`]{1,3000}|.{1,3000}))"
+)
+"""In a sentence such a command stands between backticks; those within a command run another one."""
 _MOST_TAKEN_IN = 60
 _SLURM = late(
     r"(?:^|[\s$#`])(?:srun|salloc)(?= (?:-|python|torchrun|accelerate |nvidia-smi|bash ))(?P<rest>.{0,400})"
