@@ -48,11 +48,26 @@ LINES = {
     "the index in a variable, an extra of torch": (
         ROCM + "ARG I=https://download.pytorch.org/whl/cu126\n"
         "RUN pip install 'torch[opt-einsum]==2.7.0' -i $I",
-        f"Dockerfile:3: RUN pip install --index-url {URL} 'torch[opt-einsum]==2.7.0+rocm6.3'",
+        f"Dockerfile:2: ARG I={URL}",
+    ),
+    "version and index in variables, one of them before FROM": (
+        "ARG V=2.7.0\nARG BASE=6.4\nFROM rocm/dev-ubuntu-22.04:${BASE}\nARG V\nENV CUDA=cu126 \\\n    B=1\n"
+        "RUN pip install -q torch==${V}+$CUDA --index-url=https://download.pytorch.org/whl/${CUDA}",
+        "Dockerfile:5: write:\nENV CUDA=rocm6.3 \\",
+    ),
+    "an ARG of the stage, over the one before FROM": (
+        "ARG I=nothing\n" + ROCM + "ARG I=https://download.pytorch.org/whl/cu126\n"
+        "RUN pip install torch==2.7.0 -i ${I}",
+        f"Dockerfile:3: ARG I={URL}",
+    ),
+    "a variable that names the base image, too": (
+        "ARG R=6.4\nFROM rocm/dev-ubuntu-22.04:${R:-6.3}\nARG R\n"
+        "RUN pip install torch==2.7.0 --index-url https://download.pytorch.org/whl/rocm$R",
+        f"Dockerfile:4: RUN pip install torch==2.7.0 --index-url {URL}",
     ),
     "a comment of the shell": (
         ROCM + "RUN pip install torch==2.7.0 # the torch",
-        f"Dockerfile:2: RUN pip install --index-url {URL} {TORCH}",
+        f"Dockerfile:2: RUN pip install --index-url {URL} {TORCH} # the torch",
     ),
     "a sign at the beginning of the line": (
         ROCM + "RUN apt-get update \\\n && pip3 install -q torch==2.7.0 \\\n && true",
@@ -60,11 +75,12 @@ LINES = {
     ),
     "words on several lines, with a comment": (
         ROCM + 'ARG V=2.7.0\nRUN pip install \\\n    "torch==${V}" \\\n    # and more\n    numpy',
-        f"Dockerfile:3-6: RUN pip install {BOTH} {TORCH} numpy",
+        f"Dockerfile:3-6: write:\nRUN pip install {BOTH} \\\n"
+        '    "torch==${V}+rocm6.3" \\\n    # and more\n    numpy',
     ),
     "a variable that holds the requirement": (
         ROCM + 'ENV T="torch==2.7.0"\nRUN pip install $T "numpy<3"',
-        f"Dockerfile:3: RUN pip install {BOTH} {TORCH} 'numpy<3'",
+        f'Dockerfile:2: ENV T="{TORCH}"\nDockerfile:3: RUN pip install {BOTH} $T "numpy<3"',
     ),
     "uv takes a package from the first index that has it": (
         ROCM + "RUN uv pip install --system torch==2.7.0 numpy",
@@ -81,7 +97,7 @@ LINES = {
     "another index of torch makes way, a mirror stays": (
         ROCM + "RUN pip install --index-url https://download.pytorch.org/whl/cu126 --extra-index-url "
         "https://mirror.example/simple torch==2.7.0 > /log 2>&1",
-        f"Dockerfile:2: RUN pip install --extra-index-url https://mirror.example/simple --index-url {URL} {TORCH} "
+        f"Dockerfile:2: RUN pip install --index-url {URL} --extra-index-url https://mirror.example/simple {TORCH} "
         "> /log 2>&1",
     ),
     "the exec form": (
@@ -150,12 +166,38 @@ def test_a_proposed_line_keeps_the_instruction_and_its_other_words(tmp_path: Pat
 @pytest.mark.parametrize("case", [case for case in LINES if LINES[case][0].startswith(ROCM)])
 def test_the_file_with_the_proposed_lines_is_in_order(tmp_path: Path, case: str):
     text, proposed = LINES[case]
+    assert fixes(tmp_path, with_the_lines(text, proposed)) == []
+
+
+def with_the_lines(text: str, proposed: str) -> str:
+    """A file with the lines that a fix proposes."""
     lines: list[str | None] = list(text.splitlines())
-    for place in re.finditer(r"^Dockerfile:(\d+)(?:-(\d+))?: (?:write:\n)?(.*)", proposed, re.MULTILINE):
-        first, last = int(place[1]), int(place[2] or place[1])
-        lines[first - 1 : last] = [place[3], *[None] * (last - first)]
-    changed = "\n".join(line for line in lines if line is not None)
-    assert fixes(tmp_path, changed) == []
+    for part in re.split(r"^(?=Dockerfile:\d)", proposed, flags=re.MULTILINE):
+        place = re.match(r"Dockerfile:(\d+)(?:-(\d+))?: (?:write:\n)?", part)
+        if place is not None:
+            first, last = int(place[1]), int(place[2] or place[1])
+            lines[first - 1 : last] = [part[place.end() :].removesuffix("\n"), *[None] * (last - first)]
+    return "\n".join(line for line in lines if line is not None)
+
+
+def test_an_argument_of_the_build_is_changed_where_it_is_given(tmp_path: Path):
+    text = SLIM + (
+        "ARG TORCH=2.7.1\nARG CUDA=cu128\n"
+        "RUN pip install torch==${TORCH} --index-url https://download.pytorch.org/whl/${CUDA}"
+    )
+    compose = tmp_path / "compose.yaml"
+    compose.write_text(
+        "services:\n  app:\n    build:\n      context: .\n      args:\n        TORCH: ${TORCH:-2.6.0}\n"
+        '        CUDA: "cu126"\n    gpus: all\n    shm_size: 1g\n'
+    )
+    (on_the_command_line,) = fixes(tmp_path, text, "--gpu", "RTX 5090", "--build-arg", "CUDA=cu126")
+    assert on_the_command_line == "build it with --build-arg CUDA=cu128"
+    result = CliRunner().invoke(dockerfile, [str(compose), "--format", "json", "--gpu", "RTX 5090"])
+    (found,) = json.loads(result.stdout)["findings"]
+    assert found["fixes"][0]["steps"][0]["text"].replace(f"{tmp_path}/", "") == (
+        'compose.yaml:6: TORCH: "2.7.0"\ncompose.yaml:7: CUDA: "cu128"'
+    )
+    assert not fixes(tmp_path, text, "--gpu", "RTX 5090")
 
 
 def test_without_a_build_in_its_version_torch_gets_a_command_of_its_own():
@@ -209,12 +251,12 @@ def test_one_line_has_one_fix_for_gpu_driver_and_python(tmp_path: Path):
     problems = [one for one in found if one["severity"] != "note"]  # type: ignore[attr-defined]
     assert [one["slug"] for one in problems] == ["driver-too-old", "torch-wheel-missing"]
     (fix,) = set(fixes(tmp_path, text, "--gpu", "H100", "--driver", "550.54.15"))
-    assert fix.endswith("RUN pip3 install --index-url https://download.pytorch.org/whl/cu124 torch==2.4.1+cu124")
+    assert fix.endswith("RUN pip3 install torch==2.4.1+cu124 --index-url https://download.pytorch.org/whl/cu124")
     last = text.rpartition("\n")[0] + "\n" + fix.partition(": ")[2]
     assert report(tmp_path, last, "--gpu", "H100", "--driver", "550.54.15")["verdict"] == "ok"
     (undescribed,) = set(fixes(tmp_path, text))
     assert undescribed.endswith(
-        "RUN pip3 install --index-url https://download.pytorch.org/whl/cu118 torch==2.4.1+cu118"
+        "RUN pip3 install torch==2.4.1+cu118 --index-url https://download.pytorch.org/whl/cu118"
     )
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands, script_commands
 from gpudoctor.dockerfile.conda import conda_installs, run_in_environment
+from gpudoctor.dockerfile.definitions import Definition
 from gpudoctor.dockerfile.environments import environment_of, makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Read, Start, Step
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
@@ -64,6 +65,7 @@ class Build:
         self.arguments: dict[str, str] = {}
         self._declared: set[str] = set()
         """Every ARG, with or without a value."""
+        self.definitions: list[Definition] = []
         self.settings: dict[str, ImageVariable] = {}
         self._known = ChainMap(_Values(self.settings), self.arguments)  # type: ignore[arg-type]
         self.steps: list[Step] = []
@@ -104,6 +106,7 @@ class Build:
         """An empty image of the same build."""
         other = Build(self._given, self._read, self._bounds, self._names)
         other.general.update(self.general)
+        other.definitions += (one for one in self.definitions if one.before_from)
         return other
 
     def declare(self, one: Instruction, into: dict[str, str]) -> list[str]:
@@ -113,7 +116,9 @@ class Build:
             name, equals, default = word.partition("=")
             known = ChainMap(into, self.general)
             value = expanded(default, known, self._bounds) if equals else self.general.get(name)
-            value = self._given.get(name, value)
+            value, given = self._given.get(name, value), name in self._given
+            written = default if equals else None
+            self.definitions.append(Definition(name, one.line, written, "ARG", into is self.general, given))
             if value is not None:
                 into[name] = value
             else:
@@ -128,6 +133,7 @@ class Build:
         elif one.name == "ENV":
             for name, value in self._pairs(one.text):
                 self.settings[name] = ImageVariable(name, self._setting(name, value), one.line)
+                self.definitions.append(Definition(name, one.line, value, "ENV"))
         elif one.name == "WORKDIR":
             self.folder = path(posixpath.join(self.folder, self._expanded(one.text.strip())))
             there = any(f"{copied.target}/".startswith(f"{self.folder}/") for copied in self.copied)

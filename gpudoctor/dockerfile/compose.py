@@ -127,6 +127,13 @@ class Service(Struct, frozen=True):
         """The line that gives it a variable; its own where none does."""
         return self.set_in.get(name) or self.place_of(f"{'env' if self.cluster else 'environment'}.{name}")
 
+    def written_argument(self, name: str) -> str:
+        """The line that gives its build an argument, with "{}" for the value."""
+        listed = "build.args" in self.keys and self.keys["build.args"].listed
+        entry = f"- {name}={{}}" if listed else f'{name}: "{{}}"'
+        key = self.keys.get(f"build.args.{name}")
+        return f"{self.file}:{key.line}: {entry}" if key else f"{self.place}: in the build arguments: {entry}"
+
     def written_variable(self, name: str, value: object) -> str:
         """How its environment, or the file that sets the variable, is given a variable."""
         if self.cluster:
@@ -211,7 +218,11 @@ def _service(
         context=expanded(str(build["context"]), variables, bounds) if "context" in build else None,
         dockerfile=str(build.get("dockerfile") or ""),
         target=str(build.get("target") or ""),
-        arguments={key: value for key, value in _mapping(build.get("args")).items() if "$" not in value},
+        arguments={
+            key: value
+            for key, text in _mapping(build.get("args")).items()
+            if (value := expanded(text, variables, bounds)) is not None
+        },
         nvidia=nvidia or of_runtime,
         by_variable=of_runtime and not nvidia,
         amd="amd" in reserved,

@@ -11,6 +11,7 @@ from msgspec import Struct
 _MOST = 500
 _ENTERED = (
     "deploy", "resources", "reservations", "limits", "requests", "devices", "gpus", "environment", "env",
+    "build", "args",
 )  # fmt: skip
 """The keys whose values are read, too."""
 

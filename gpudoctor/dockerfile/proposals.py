@@ -16,7 +16,14 @@ from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.project_lines import project_lines
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.requirements import Requirement
-from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
+from gpudoctor.dockerfile.rewriting import (
+    TorchIndex,
+    changed_lines,
+    in_place,
+    install_words,
+    rewritten,
+    without_conda,
+)
 from gpudoctor.dockerfile.torch_dependents import pins_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest, build_of_index
 from gpudoctor.dockerfile.torch_wheels import cuda_of, wheels_for
@@ -87,7 +94,7 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     if file in ("pyproject.toml", "setup.py", "setup.cfg"):
         before = " ".join((*install_words(step), *words))
         return in_place(image, step.command, f"{before} && {step.command.written or step.command.text}")
-    return "\n".join(_in_commands(image, step, every, TorchIndex(url, build)))
+    return "\n".join(dict.fromkeys(_in_commands(image, step, every, TorchIndex(url, build))))
 
 
 def _beside(
@@ -125,7 +132,7 @@ def _in_commands(image: Image, step: Step, wanted: tuple[PackageSpec, ...], inde
     for one in sorted((step, *others), key=lambda one: one.command.line):
         names = wanted if one is step else companions
         new = {**dict.fromkeys(_brought_by_torch(one.pip), ""), **{each.name: quoted([each]) for each in names}}
-        yield in_place(image, one.command, rewritten(one, new, index))
+        yield from changed_lines(image, one.command, rewritten(one, new, index))
     for one in islice((one for one in image.steps if _installs(one, companions, in_file=True)), _MOST):
         assert one.pip is not None
         files = (found.file for each in companions if (found := one.pip.asks_for(each.name)) is not None)

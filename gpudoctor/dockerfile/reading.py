@@ -101,6 +101,7 @@ class _Reader:
         target: str,
         or_here: bool = False,
         later: Later | None = None,
+        given_in: Mapping[str, str] = {},
     ) -> Image:
         """The image of a Dockerfile; the same arguments give the same image object. `or_here`: nothing names the
         context, so it may also be the working directory, as in `docker build -f docker/Dockerfile .`"""
@@ -118,6 +119,7 @@ class _Reader:
                     target,
                     self._bounds,
                     later,
+                    given_in,
                 )
         return self._built[key]
 
@@ -191,7 +193,10 @@ class _Reader:
             file = os.path.join(context, service.dockerfile or "Dockerfile")
             if os.path.isfile(file):
                 arguments = {**service.arguments, **self._arguments}
-                return self.image(file, context, arguments, service.target, later=later)
+                written = {
+                    name: service.written_argument(name) for name in service.arguments.keys() - self._arguments.keys()
+                }
+                return self.image(file, context, arguments, service.target, later=later, given_in=written)
             return None
         facts = self._matrix.images.base_image(service.image) if service.image else None
         if facts is None:
