@@ -278,6 +278,7 @@ ROCM_TORCH = "FROM rocm/pytorch:rocm6.4.4_ubuntu24.04_py3.12_pytorch_release_2.7
         ("numpy && pip install vllm", ["image-torch-other-vendor"]),
         ("-U 'xformers>=0.0.32'", ["image-torch-other-vendor"]),
         ("--no-deps xformers", []),
+        ("xformers --no-dependencies", []),
         ("xformers -c constraints.txt", []),
         ("xformers==0.0.31", []),
         ("'xformers<0.0.32'", []),

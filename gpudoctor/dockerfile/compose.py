@@ -67,7 +67,7 @@ class Service(Struct, frozen=True):
     env_files: tuple[str, ...] = ()
     """Files with more variables, relative to the compose file."""
     set_in: dict[str, str] = {}
-    """The places of the variables that such a file sets: "gpu.env:2"."""
+    """The places of the variables that such a file sets, or an override: "gpu.env:2"."""
     entrypoint: tuple[str, ...] | None = None
     """Its words in place of the image's ENTRYPOINT, whose CMD then does not count either."""
     command: tuple[str, ...] | None = None
@@ -139,7 +139,8 @@ class Service(Struct, frozen=True):
         if self.cluster:
             return f'- {{name: {name}, value: "{value}"}}'
         if name in self.set_in:
-            return f"{name}={value}"
+            separator = ": " if re.search(r"\.ya?ml:\d+$", self.set_in[name]) else "="
+            return f"{name}{separator}{value}"
         return f"- {name}={value}" if self._lists_variables else f"{name}: {value}"
 
     @property

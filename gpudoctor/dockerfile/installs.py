@@ -141,7 +141,7 @@ def split_options(
             name, equals, value = word[:2], "=", word[2:]
         if name in with_value:
             options.setdefault(name, []).append(value if equals else next(rest, ""))
-        flags.append(name)
+        flags.append("--no-deps" if name == "--no-dependencies" else name)
     return plain, options, tuple(flags)
 
 

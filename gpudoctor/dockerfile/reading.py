@@ -129,16 +129,16 @@ class _Reader:
         with _named(file):
             text = self._text(file)
             if is_manifest(text):
-                services, elsewhere = read_manifests(_place(file), text, self._bounds), set[str]()
+                services, elsewhere = read_manifests(_place(file), text, self._bounds), []
             else:
                 services = read_compose(_place(file), text, self._bounds, self._variables(folder))
-                elsewhere = self._given_elsewhere(file, folder)
+                elsewhere = self._elsewhere(file, folder)
         started: list[RecipeService] = []
         images: dict[tuple[object, ...], Image] = {}
         for found in services:
-            given = found.name in elsewhere
-            service = replace(found, open="another compose file of the folder gives it a GPU") if given else found
-            service = self._with_files(service, folder) if service.env_files else service
+            service = self._with_files(found, folder) if found.env_files else found
+            for other, always in elsewhere:
+                service = _with_another(service, other, always) if other.name == found.name else service
             with _named(file):
                 image = self._of_service(service, folder)
                 if image is not None:
@@ -171,19 +171,22 @@ class _Reader:
             image = self._of_service(service, folder, later)
         return ((image,) if image is not None else ()), (RecipeService(service, image),)
 
-    def _given_elsewhere(self, file: str, folder: str) -> set[str]:
-        """Services to which another compose file of the folder gives a GPU (compose.gpu.yaml, say)."""
-        names: set[str] = set()
+    def _elsewhere(self, file: str, folder: str) -> list[tuple[Service, bool]]:
+        """The services of the other compose files of a folder (compose.gpu.yaml, say), and whether compose adds them
+        without being told, as it does with an override."""
+        found: list[tuple[Service, bool]] = []
+        stem, _ = os.path.splitext(os.path.basename(file))
         for name in sorted(os.listdir(folder or "."))[:_MOST_FILES]:
             other = os.path.join(folder, name)
             if name == os.path.basename(file) or not _COMPOSE_NAME.match(name) or not os.path.isfile(other):
                 continue
             try:
-                found = read_compose(other, self._text(other), self._bounds)
+                services = read_compose(_place(other), self._text(other), self._bounds)
             except (RecipeError, InputError):
                 continue
-            names |= {service.name for service in found if service.given_gpus}
-        return names
+            always = os.path.basename(file) in COMPOSE and os.path.splitext(name)[0] == f"{stem}.override"
+            found += ((service, always) for service in services)
+        return found
 
     def _of_service(self, service: Service, folder: str, later: Later | None = None) -> Image | None:
         """The image that a service builds, else the one that it names; None if neither is known. `later` runs in its
@@ -261,6 +264,19 @@ class _Reader:
         if folder not in self._contexts:
             self._contexts[folder] = cache(_files_in(folder))
         return self._contexts[folder]
+
+
+def _with_another(service: Service, other: Service, always: bool) -> Service:
+    """A service with what another compose file says of it. `always`: compose adds that file without being told."""
+    if other.given_gpus:
+        service = replace(service, open="another compose file of the folder gives it a GPU")
+    if other.environment.get("NVIDIA_VISIBLE_DEVICES") or other.env_files:
+        service = replace(service, by_variable=False)
+    if not always:
+        return service
+    places = {name: other.place_of_variable(name) for name in other.environment}
+    environment = {**service.environment, **other.environment}
+    return replace(service, environment=environment, set_in={**service.set_in, **places})
 
 
 def _assignments(text: str) -> Iterator[tuple[int, str, str]]:
