@@ -17,6 +17,7 @@ from gpudoctor.dockerfile.devcontainer import read_devcontainer
 from gpudoctor.dockerfile.ignored import without_ignored
 from gpudoctor.dockerfile.image import Image, Later
 from gpudoctor.dockerfile.kubernetes import is_manifest, read_manifests
+from gpudoctor.dockerfile.other_files import other_kind
 from gpudoctor.dockerfile.recipe import RecipeService
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
@@ -305,11 +306,16 @@ def _manifests_in(folder: str) -> list[str]:
 
 @contextmanager
 def _named(file: str) -> Iterator[None]:
-    """Report what is wrong with a file together with its name."""
+    """Report what is wrong with a file together with its name, or what it is if it is of another kind."""
     try:
         yield
-    except (RecipeError, BoundError) as error:
+    except BoundError as error:
         raise InputError(f"{file}: {error}") from None
+    except RecipeError as error:
+        own = os.path.basename(file) in (*COMPOSE, *DOCKERFILES, *DEVCONTAINERS)
+        raise InputError(
+            f"{file}: {(not own and other_kind(os.path.basename(file), _text(file))) or error}"
+        ) from None
 
 
 def _key(image: Image) -> tuple[object, ...]:
