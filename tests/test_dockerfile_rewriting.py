@@ -65,6 +65,16 @@ LINES = {
         "RUN pip install torch==2.7.0 --index-url https://download.pytorch.org/whl/rocm$R",
         f"Dockerfile:4: RUN pip install torch==2.7.0 --index-url {URL}",
     ),
+    "a later command that asks for torch again": (
+        ROCM + "RUN pip install --dry-run torch==2.7.0\nRUN pip install torch==2.7.0\n"
+        "RUN pip install torch==2.7.0 numpy",
+        f"Dockerfile:3: RUN pip install --index-url {URL} {TORCH}\n"
+        f"Dockerfile:4: RUN pip install {BOTH} {TORCH} numpy",
+    ),
+    "the backend of uv in a variable": (
+        NOBLE + "ARG B=cu126\nARG V=2.7.0\nRUN UV_TORCH_BACKEND=$B uv pip install torch==${V} numpy",
+        "Dockerfile:3: ARG B=rocm6.3",
+    ),
     "a comment of the shell": (
         ROCM + "RUN pip install torch==2.7.0 # the torch",
         f"Dockerfile:2: RUN pip install --index-url {URL} {TORCH} # the torch",
@@ -178,6 +188,16 @@ def with_the_lines(text: str, proposed: str) -> str:
             first, last = int(place[1]), int(place[2] or place[1])
             lines[first - 1 : last] = [part[place.end() :].removesuffix("\n"), *[None] * (last - first)]
     return "\n".join(line for line in lines if line is not None)
+
+
+def test_a_package_that_requires_its_torch_gets_the_release_for_the_new_one(tmp_path: Path):
+    text = SLIM + "RUN pip install xformers==0.0.29.post1 \\\n      torch==2.5.1 \\\n      numpy # all"
+    (fix,) = fixes(tmp_path, text, "--gpu", "RTX 5090")
+    assert fix == (
+        "Dockerfile:2-4: write:\nRUN pip install --index-url https://download.pytorch.org/whl/cu128 xformers==0.0.30 "
+        "\\\n      torch==2.7.0+cu128 && pip install \\\n      numpy # all"
+    )
+    assert not fixes(tmp_path, with_the_lines(text, fix), "--gpu", "RTX 5090")
 
 
 def test_an_argument_of_the_build_is_changed_where_it_is_given(tmp_path: Path):

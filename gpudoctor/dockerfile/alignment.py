@@ -14,6 +14,7 @@ from gpudoctor.dockerfile.torch_requests import build_of_index
 from gpudoctor.dockerfile.words import Quoted, Token, plain_words
 
 _INDEX, _PACKAGE = "an index of torch", "package "
+_BACKEND = ("--torch-backend", "UV_TORCH_BACKEND")
 _QUOTES = "\"'"
 _ROLES = {
     "-i": "--index-url", "--index-url": "--index-url", "--default-index": "--index-url",
@@ -46,7 +47,7 @@ def aligned(
     """The words of a new command in place of those of the old one, and other values of variables. No pieces: all is
     written anew."""
     words = [_old(definitions, command, token) for token in old]
-    tokens = list(plain_words(new, Bounds())) if words else []
+    tokens = [_known(definitions, command, token) for token in plain_words(new, Bounds())] if words else []
     if not words or max(len(words), len(tokens)) > _MOST_WORDS or not _as_run(words, old):
         return [], {}
     pairs = _pairs([_key(one.text) for one in words], [_key(one.word) for one in tokens])
@@ -61,6 +62,11 @@ def aligned(
     comment = next((at for at, one in enumerate(words) if one.written.startswith("#")), len(words))
     pieces += (Piece(one.written, at) for at, one in enumerate(words) if at >= comment and at not in pairs)
     return pieces, values
+
+
+def _known(definitions: Definitions, command: Command, token: Token) -> Token:
+    """A word of the new command with the values of its variables: it may be one of the old words, as written."""
+    return token._replace(word=definitions.value(token.word, command.line, Bounds()))
 
 
 def _old(definitions: Definitions, command: Command, token: Token) -> _Old:
@@ -80,6 +86,8 @@ def _as_run(words: Sequence[_Old], old: Sequence[Token]) -> bool:
 def _key(text: str) -> str:
     """What makes two words the same, but for a version or a build."""
     name, equals, value = text.partition("=")
+    if name in _BACKEND:
+        return name
     if text[:1] == "-":
         return f"{_ROLES.get(name, name)}{equals}{_key(value) if value else ''}"
     if build_of_index(text):
@@ -124,10 +132,8 @@ def _value(definitions: Definitions, one: Definition) -> str | None:
 
 def _index_alone(tokens: Sequence[Token]) -> bool:
     """Whether one index has all the packages, and so decides which build of torch is taken."""
-    words = {one.word.partition("=")[0] for one in tokens}
-    return (
-        bool({"-i", "--index-url", "--default-index"} & words) and not {"--extra-index-url", "--index", "&&"} & words
-    )
+    roles = {_ROLES.get(name := one.word.partition("=")[0], name) for one in tokens}
+    return bool({"--index-url", *_BACKEND} & roles) and not {"--extra-index-url", "&&"} & roles
 
 
 def _of_torch(text: str) -> bool:

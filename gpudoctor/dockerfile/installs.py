@@ -69,6 +69,8 @@ def pip_install(command: Command, read: Read, bounds: Bounds, machine: str) -> P
         return None
     tool, verb, words = found
     plain, options, flags = split_options(words, WITH_VALUE)
+    if "--dry-run" in flags:
+        return None
     if verb == "sync":  # uv pip sync: its words are requirements files
         plain, options["-r"] = [], plain
 

@@ -85,7 +85,9 @@ def rewritten(
         if choosing is not None
         else min(shown.index(one) for one in named)
     )
-    options = " ".join(_index_options(step, index, bool(others)))
+    assigned = [word for word in head if word.startswith("UV_TORCH_BACKEND=")]
+    options = "" if assigned and _backend(step) else " ".join(_index_options(step, index, bool(others)))
+    head = tuple(f"UV_TORCH_BACKEND={index.build}" if word in assigned and index.url else word for word in head)
     if choosing is not None and "=" in chosen.partition(" ")[0]:
         options = re.sub(r"(?<=url) ", "=", options)
     return " ".join(filter(None, (*head, *shown[:at], options, *shown[at:])))
