@@ -200,6 +200,19 @@ def test_a_package_that_requires_its_torch_gets_the_release_for_the_new_one(tmp_
     assert not fixes(tmp_path, with_the_lines(text, fix), "--gpu", "RTX 5090")
 
 
+@pytest.mark.parametrize("listed", [True, False])
+def test_such_a_package_beside_a_requirements_file(tmp_path: Path, listed: bool):
+    more = "xformers==0.0.29.post1\n" if listed else ""
+    (tmp_path / "requirements.txt").write_text(f"torch==2.5.1\n{more}")
+    text = SLIM + "COPY requirements.txt .\nRUN pip install -r requirements.txt"
+    text += "" if listed else "\nRUN pip install --no-deps xformers==0.0.29.post1"
+    found = fixes(tmp_path, text, "--gpu", "RTX 5090")[0]
+    wanted = (
+        "requirements.txt:2: xformers==0.0.30" if listed else "Dockerfile:4: RUN pip install --no-deps xformers=="
+    )
+    assert "requirements.txt:1: torch==2.7.0+cu128" in found and wanted in found
+
+
 def test_an_argument_of_the_build_is_changed_where_it_is_given(tmp_path: Path):
     text = SLIM + (
         "ARG TORCH=2.7.1\nARG CUDA=cu128\n"

@@ -85,7 +85,8 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         first, *rest = project_lines(tool, version, build, url, wanted, file.endswith(".lock"), sourced)
         return "\n".join((f"{image.place(line)}: {first}", *rest))
     if file.endswith((".txt", ".in")) and step is not None and step.pip is not None:
-        return "\n".join(_in_requirements(step.pip, place, wanted, url))
+        own = _in_requirements(step.pip, place, wanted, url)
+        return "\n".join(dict.fromkeys((*own, *_of_dependents(recipe, image, wanted[0].text))))
     words = (*index, quoted(every))
     if step is None or step.pip is None:
         return f"{image.place(line)}: {image.written_run(' '.join(('pip install', *words)))}"
@@ -150,14 +151,25 @@ def _in_commands(
         yield from _in_requirements(one.pip, next(filter(None, files)), companions, index.url)
 
 
-def _dependents(recipe: Recipe, step: Step, torch: str) -> dict[str, str]:
+def _of_dependents(recipe: Recipe, image: Image, torch: str) -> Iterator[str]:
+    """The lines of packages that require another torch, each with the release that is for this one."""
+    for step in image.steps:
+        named = _dependents(recipe, step, torch)
+        if named:
+            yield from changed_lines(image, step.command, rewritten(step, named))
+        for name, text in _dependents(recipe, step, torch, in_file=True).items():
+            asked = step.pip.asks_for(name) if step.pip is not None else None
+            yield f"{asked.file}: {text}" if asked is not None else text
+
+
+def _dependents(recipe: Recipe, step: Step, torch: str, in_file: bool = False) -> dict[str, str]:
     """The packages of a command that require another torch, each with the release that is for this one."""
     install, version = step.pip, torch.partition("==")[2].partition("+")[0]
     if install is None or install.tool not in ("pip", "uv") or install.locked or install.elsewhere:
         return {}
     found = {}
     for one in install.requirements:
-        release = release_for(one.name, version, recipe.matrix) if one.exact and not one.file else ""
+        release = release_for(one.name, version, recipe.matrix) if one.exact and bool(one.file) is in_file else ""
         if release and one.exact not in releases_for(one.name, version, recipe.matrix):
             found[one.name] = f"{one.name}=={release}"
     return found
