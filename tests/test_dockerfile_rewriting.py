@@ -213,6 +213,16 @@ def test_such_a_package_beside_a_requirements_file(tmp_path: Path, listed: bool)
     assert "requirements.txt:1: torch==2.7.0+cu128" in found and wanted in found
 
 
+def test_the_variables_of_a_copied_stage_are_its_own(tmp_path: Path):
+    text = (
+        "FROM python:3.12-slim AS base\nARG V=2.6.0\nFROM python:3.12-slim AS build\nARG V=2.5.1\n"
+        "RUN python -m venv /opt/venv && /opt/venv/bin/pip install torch==${V}\n"
+        'FROM base\nCOPY --from=build /opt/venv /opt/venv\nCMD ["/opt/venv/bin/python", "a.py"]'
+    )
+    found = fixes(tmp_path, text, "--gpu", "RTX 5090")[0]
+    assert found.startswith("Dockerfile:4: ARG V=2.7.0\nDockerfile:5: RUN") and "torch==${V}" in found
+
+
 def test_an_argument_of_the_build_is_changed_where_it_is_given(tmp_path: Path):
     text = SLIM + (
         "ARG TORCH=2.7.1\nARG CUDA=cu128\n"

@@ -140,8 +140,10 @@ def changed_lines(image: Image, command: Command, new: str) -> Iterator[str]:
     if found is None:
         yield f"{image.place(command.line)}: write in place of this command:\n{new}"
         return
-    pieces, values = aligned(image.definitions, command, old, new)
-    yield from written_values(image.file, image.source, values, image.definitions.given_in)
+    stages = (one for one in image.builders if any(step.command == command for step in one.steps))
+    definitions = next(stages, image).definitions  # those of the stage that the command stands in
+    pieces, values = aligned(definitions, command, old, new)
+    yield from written_values(image.file, image.source, values, definitions.given_in)
     new = "".join(_spaced(pieces, found)) if pieces else new
     if new == found[0]:
         return
