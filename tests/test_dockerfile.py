@@ -1297,14 +1297,14 @@ WHEELS = "https://download.pytorch.org/whl"
             f"--index-url {WHEELS}/cu128 torch==2.7.0+cu128",
         ),
         ("torch==2.3.1", {"gpu": "MI300X"}, f"--index-url {WHEELS}/rocm6.2 torch==2.5.0+rocm6.2"),
-        (f"torch==2.3.1 --index-url {WHEELS}/cpu", {}, f"--index-url {WHEELS}/cpu torch==2.5.0+cpu"),
-        (f"torch==2.3.1 --index-url {WHEELS}/cu121", {}, f"--index-url {WHEELS}/cu121 torch==2.5.0+cu121"),
+        (f"torch==2.3.1 --index-url {WHEELS}/cpu", {}, f"torch==2.5.0+cpu --index-url {WHEELS}/cpu"),
+        (f"torch==2.3.1 --index-url {WHEELS}/cu121", {}, f"torch==2.5.0+cu121 --index-url {WHEELS}/cu121"),
         (
             f"torch==2.9.1+rocm6.5 --index-url {WHEELS}/rocm6.5",
             {},
-            f"--index-url {WHEELS}/rocm6.4 torch==2.9.1+rocm6.4",
+            f"torch==2.9.1+rocm6.4 --index-url {WHEELS}/rocm6.4",
         ),
-        (f"torch==2.9.1 --index-url {WHEELS}/cu121", {}, f"--index-url {WHEELS}/cu126 torch==2.9.1+cu126"),
+        (f"torch==2.9.1 --index-url {WHEELS}/cu121", {}, f"torch==2.9.1+cu126 --index-url {WHEELS}/cu126"),
     ],
 )
 def test_a_wheel_that_does_not_exist_gives_way_to_one_of_its_kind(command: str, machine: dict[str, str], line: str):

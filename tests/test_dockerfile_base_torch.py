@@ -48,3 +48,14 @@ def test_the_base_images_own_torch_comes_first_where_it_has_code_for_the_gpu(
     titles = [fix["title"] for fix in finding["fixes"]]
     assert (titles[0] == "Keep the base image's torch") is keeps, titles
     assert len(titles) > 1
+
+
+@pytest.mark.parametrize(
+    ("torch", "keeps"), [("torch>=2.7", False), ("torch>=2.5,!=2.6.0", False), ("torch>=2.5", None)]
+)
+def test_the_base_images_torch_is_not_kept_where_the_file_requires_a_newer_one(
+    tmp_path: Path, torch: str, keeps: bool | None
+) -> None:
+    (tmp_path / "Dockerfile").write_text(f"FROM {ROCM}\nRUN pip install '{torch}' transformers\n")
+    found = [one for one in dockerfile_report(tmp_path)["findings"] if one["id"] == "GPD604"]
+    assert [one["fixes"][0]["title"] for one in found] == ["Install the ROCm build"] * (keeps is False)

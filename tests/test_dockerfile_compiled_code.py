@@ -3,6 +3,8 @@ what is not sure is unknown."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gpudoctor.dockerfile.recipe import Recipe
@@ -13,6 +15,7 @@ from gpudoctor.intake.described import imagined_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.suites import image_checks
 from tests.support.check_cases import matrix
+from tests.test_dockerfile import dockerfile_report
 
 CUDA = "FROM nvidia/cuda:12.8.1-cudnn-devel-ubuntu22.04"
 ROCM = "FROM rocm/dev-ubuntu-24.04:7.0.2-complete"
@@ -249,3 +252,13 @@ def test_one_list_for_two_commands_is_one_problem():
     text = f"{CUDA}\nENV TORCH_CUDA_ARCH_LIST=8.6\nRUN {PACKAGE}\nRUN {PACKAGE}"
     (one,) = judged(text, "H100")[0]
     assert [place.source for place in one.evidence] == ["Dockerfile:2", "Dockerfile:3", "Dockerfile:4"]
+
+
+def test_a_list_that_an_argument_holds_is_made_longer_there(tmp_path: Path) -> None:
+    (tmp_path / "Dockerfile").write_text(
+        "FROM pytorch/pytorch:2.7.1-cuda12.8-cudnn9-devel\nARG archs='8.0;8.6'\n"
+        "ENV TORCH_CUDA_ARCH_LIST=${archs}\nRUN pip install --no-build-isolation git+https://example.org/kernels\n"
+    )
+    found = dockerfile_report(tmp_path, "--gpu", "RTX 5090")["findings"]
+    (own,) = [one for one in found if one["slug"] == "image-extension-archs"]
+    assert own["fixes"][0]["steps"][0]["text"].endswith("Dockerfile:2: ARG archs='8.0;8.6;12.0'")

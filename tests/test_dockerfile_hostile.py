@@ -333,7 +333,8 @@ def test_the_command_ends_in_one_line_and_code_2(tmp_path: Path):
         ("find . -name a -exec rm {} \\;", ("find", ".", "-name", "a", "-exec", "rm", "{}", ";")),
         ("adduser --gecos '' app", ("adduser", "--gecos", "", "app")),
         ("a \"b 'c' \\\"d\\\" \\e\" 'f\\g'", ("a", "b 'c' \"d\" \\e", "f\\g")),
-        ("a 2>/dev/null >&2 b", ("a", "2", "b")),
+        ("a 2>/dev/null >&2 b", ("a", "b")),
+        ("a 2 > b 3", ("a", "2", "3")),
     ],
 )
 def test_quoted_words_are_words(run: str, argv: tuple[str, ...]):

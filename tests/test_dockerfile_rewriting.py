@@ -48,11 +48,36 @@ LINES = {
     "the index in a variable, an extra of torch": (
         ROCM + "ARG I=https://download.pytorch.org/whl/cu126\n"
         "RUN pip install 'torch[opt-einsum]==2.7.0' -i $I",
-        f"Dockerfile:3: RUN pip install --index-url {URL} 'torch[opt-einsum]==2.7.0+rocm6.3'",
+        f"Dockerfile:2: ARG I={URL}",
+    ),
+    "version and index in variables, one of them before FROM": (
+        "ARG V=2.7.0\nARG BASE=6.4\nFROM rocm/dev-ubuntu-22.04:${BASE}\nARG V\nENV CUDA=cu126 \\\n    B=1\n"
+        "RUN pip install -q torch==${V}+$CUDA --index-url=https://download.pytorch.org/whl/${CUDA}",
+        "Dockerfile:5: write:\nENV CUDA=rocm6.3 \\",
+    ),
+    "an ARG of the stage, over the one before FROM": (
+        "ARG I=nothing\n" + ROCM + "ARG I=https://download.pytorch.org/whl/cu126\n"
+        "RUN pip install torch==2.7.0 -i ${I}",
+        f"Dockerfile:3: ARG I={URL}",
+    ),
+    "a variable that names the base image, too": (
+        "ARG R=6.4\nFROM rocm/dev-ubuntu-22.04:${R:-6.3}\nARG R\n"
+        "RUN pip install torch==2.7.0 --index-url https://download.pytorch.org/whl/rocm$R",
+        f"Dockerfile:4: RUN pip install torch==2.7.0 --index-url {URL}",
+    ),
+    "a later command that asks for torch again": (
+        ROCM + "RUN pip install --dry-run torch==2.7.0\nRUN pip install torch==2.7.0\n"
+        "RUN pip install torch==2.7.0 numpy",
+        f"Dockerfile:3: RUN pip install --index-url {URL} {TORCH}\n"
+        f"Dockerfile:4: RUN pip install {BOTH} {TORCH} numpy",
+    ),
+    "the backend of uv in a variable": (
+        NOBLE + "ARG B=cu126\nARG V=2.7.0\nRUN UV_TORCH_BACKEND=$B uv pip install torch==${V} numpy",
+        "Dockerfile:3: ARG B=rocm6.3",
     ),
     "a comment of the shell": (
         ROCM + "RUN pip install torch==2.7.0 # the torch",
-        f"Dockerfile:2: RUN pip install --index-url {URL} {TORCH}",
+        f"Dockerfile:2: RUN pip install --index-url {URL} {TORCH} # the torch",
     ),
     "a sign at the beginning of the line": (
         ROCM + "RUN apt-get update \\\n && pip3 install -q torch==2.7.0 \\\n && true",
@@ -60,11 +85,12 @@ LINES = {
     ),
     "words on several lines, with a comment": (
         ROCM + 'ARG V=2.7.0\nRUN pip install \\\n    "torch==${V}" \\\n    # and more\n    numpy',
-        f"Dockerfile:3-6: RUN pip install {BOTH} {TORCH} numpy",
+        f"Dockerfile:3-6: write:\nRUN pip install {BOTH} \\\n"
+        '    "torch==${V}+rocm6.3" \\\n    # and more\n    numpy',
     ),
     "a variable that holds the requirement": (
         ROCM + 'ENV T="torch==2.7.0"\nRUN pip install $T "numpy<3"',
-        f"Dockerfile:3: RUN pip install {BOTH} {TORCH} 'numpy<3'",
+        f'Dockerfile:2: ENV T="{TORCH}"\nDockerfile:3: RUN pip install {BOTH} $T "numpy<3"',
     ),
     "uv takes a package from the first index that has it": (
         ROCM + "RUN uv pip install --system torch==2.7.0 numpy",
@@ -81,7 +107,7 @@ LINES = {
     "another index of torch makes way, a mirror stays": (
         ROCM + "RUN pip install --index-url https://download.pytorch.org/whl/cu126 --extra-index-url "
         "https://mirror.example/simple torch==2.7.0 > /log 2>&1",
-        f"Dockerfile:2: RUN pip install --extra-index-url https://mirror.example/simple --index-url {URL} {TORCH} "
+        f"Dockerfile:2: RUN pip install --index-url {URL} --extra-index-url https://mirror.example/simple {TORCH} "
         "> /log 2>&1",
     ),
     "the exec form": (
@@ -150,12 +176,71 @@ def test_a_proposed_line_keeps_the_instruction_and_its_other_words(tmp_path: Pat
 @pytest.mark.parametrize("case", [case for case in LINES if LINES[case][0].startswith(ROCM)])
 def test_the_file_with_the_proposed_lines_is_in_order(tmp_path: Path, case: str):
     text, proposed = LINES[case]
+    assert fixes(tmp_path, with_the_lines(text, proposed)) == []
+
+
+def with_the_lines(text: str, proposed: str) -> str:
+    """A file with the lines that a fix proposes."""
     lines: list[str | None] = list(text.splitlines())
-    for place in re.finditer(r"^Dockerfile:(\d+)(?:-(\d+))?: (?:write:\n)?(.*)", proposed, re.MULTILINE):
-        first, last = int(place[1]), int(place[2] or place[1])
-        lines[first - 1 : last] = [place[3], *[None] * (last - first)]
-    changed = "\n".join(line for line in lines if line is not None)
-    assert fixes(tmp_path, changed) == []
+    for part in re.split(r"^(?=Dockerfile:\d)", proposed, flags=re.MULTILINE):
+        place = re.match(r"Dockerfile:(\d+)(?:-(\d+))?: (?:write:\n)?", part)
+        if place is not None:
+            first, last = int(place[1]), int(place[2] or place[1])
+            lines[first - 1 : last] = [part[place.end() :].removesuffix("\n"), *[None] * (last - first)]
+    return "\n".join(line for line in lines if line is not None)
+
+
+def test_a_package_that_requires_its_torch_gets_the_release_for_the_new_one(tmp_path: Path):
+    text = SLIM + "RUN pip install xformers==0.0.29.post1 \\\n      torch==2.5.1 \\\n      numpy # all"
+    (fix,) = fixes(tmp_path, text, "--gpu", "RTX 5090")
+    assert fix == (
+        "Dockerfile:2-4: write:\nRUN pip install --index-url https://download.pytorch.org/whl/cu128 xformers==0.0.30 "
+        "\\\n      torch==2.7.0+cu128 && pip install \\\n      numpy # all"
+    )
+    assert not fixes(tmp_path, with_the_lines(text, fix), "--gpu", "RTX 5090")
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_such_a_package_beside_a_requirements_file(tmp_path: Path, listed: bool):
+    more = "xformers==0.0.29.post1\n" if listed else ""
+    (tmp_path / "requirements.txt").write_text(f"torch==2.5.1\n{more}")
+    text = SLIM + "COPY requirements.txt .\nRUN pip install -r requirements.txt"
+    text += "" if listed else "\nRUN pip install --no-deps xformers==0.0.29.post1"
+    found = fixes(tmp_path, text, "--gpu", "RTX 5090")[0]
+    wanted = (
+        "requirements.txt:2: xformers==0.0.30" if listed else "Dockerfile:4: RUN pip install --no-deps xformers=="
+    )
+    assert "requirements.txt:1: torch==2.7.0+cu128" in found and wanted in found
+
+
+def test_the_variables_of_a_copied_stage_are_its_own(tmp_path: Path):
+    text = (
+        "FROM python:3.12-slim AS base\nARG V=2.6.0\nFROM python:3.12-slim AS build\nARG V=2.5.1\n"
+        "RUN python -m venv /opt/venv && /opt/venv/bin/pip install torch==${V}\n"
+        'FROM base\nCOPY --from=build /opt/venv /opt/venv\nCMD ["/opt/venv/bin/python", "a.py"]'
+    )
+    found = fixes(tmp_path, text, "--gpu", "RTX 5090")[0]
+    assert found.startswith("Dockerfile:4: ARG V=2.7.0\nDockerfile:5: RUN") and "torch==${V}" in found
+
+
+def test_an_argument_of_the_build_is_changed_where_it_is_given(tmp_path: Path):
+    text = SLIM + (
+        "ARG TORCH=2.7.1\nARG CUDA=cu128\n"
+        "RUN pip install torch==${TORCH} --index-url https://download.pytorch.org/whl/${CUDA}"
+    )
+    compose = tmp_path / "compose.yaml"
+    compose.write_text(
+        "services:\n  app:\n    build:\n      context: .\n      args:\n        TORCH: ${TORCH:-2.6.0}\n"
+        '        CUDA: "cu126"\n    gpus: all\n    shm_size: 1g\n'
+    )
+    (on_the_command_line,) = fixes(tmp_path, text, "--gpu", "RTX 5090", "--build-arg", "CUDA=cu126")
+    assert on_the_command_line == "build it with --build-arg CUDA=cu128"
+    result = CliRunner().invoke(dockerfile, [str(compose), "--format", "json", "--gpu", "RTX 5090"])
+    (found,) = json.loads(result.stdout)["findings"]
+    assert found["fixes"][0]["steps"][0]["text"].replace(f"{tmp_path}/", "") == (
+        'compose.yaml:6: TORCH: "2.7.0"\ncompose.yaml:7: CUDA: "cu128"'
+    )
+    assert not fixes(tmp_path, text, "--gpu", "RTX 5090")
 
 
 def test_without_a_build_in_its_version_torch_gets_a_command_of_its_own():
@@ -209,12 +294,12 @@ def test_one_line_has_one_fix_for_gpu_driver_and_python(tmp_path: Path):
     problems = [one for one in found if one["severity"] != "note"]  # type: ignore[attr-defined]
     assert [one["slug"] for one in problems] == ["driver-too-old", "torch-wheel-missing"]
     (fix,) = set(fixes(tmp_path, text, "--gpu", "H100", "--driver", "550.54.15"))
-    assert fix.endswith("RUN pip3 install --index-url https://download.pytorch.org/whl/cu124 torch==2.4.1+cu124")
+    assert fix.endswith("RUN pip3 install torch==2.4.1+cu124 --index-url https://download.pytorch.org/whl/cu124")
     last = text.rpartition("\n")[0] + "\n" + fix.partition(": ")[2]
     assert report(tmp_path, last, "--gpu", "H100", "--driver", "550.54.15")["verdict"] == "ok"
     (undescribed,) = set(fixes(tmp_path, text))
     assert undescribed.endswith(
-        "RUN pip3 install --index-url https://download.pytorch.org/whl/cu118 torch==2.4.1+cu118"
+        "RUN pip3 install torch==2.4.1+cu118 --index-url https://download.pytorch.org/whl/cu118"
     )
 
 
@@ -236,6 +321,7 @@ ROCM_TORCH = "FROM rocm/pytorch:rocm6.4.4_ubuntu24.04_py3.12_pytorch_release_2.7
         ("numpy && pip install vllm", ["image-torch-other-vendor"]),
         ("-U 'xformers>=0.0.32'", ["image-torch-other-vendor"]),
         ("--no-deps xformers", []),
+        ("xformers --no-dependencies", []),
         ("xformers -c constraints.txt", []),
         ("xformers==0.0.31", []),
         ("'xformers<0.0.32'", []),

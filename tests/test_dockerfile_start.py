@@ -292,6 +292,54 @@ def test_the_variables_of_an_env_file_count(tmp_path: Path, name: str):
     assert not hides or at in found[0]["fixes"][0]["steps"][0]["text"]
 
 
+WITH_OVERRIDE = {
+    "a variable that hides the GPUs": ("override", "environment: {CUDA_VISIBLE_DEVICES: all}", "gpus: all", True),
+    "a list": ("override", "environment: [CUDA_VISIBLE_DEVICES=all]", "gpus: all", True),
+    "in place of the service's own": (
+        "override",
+        "environment: {CUDA_VISIBLE_DEVICES: 0}",
+        "gpus: all, environment: {CUDA_VISIBLE_DEVICES: all}",
+        False,
+    ),
+    "a file that is added on request": ("test", "environment: {CUDA_VISIBLE_DEVICES: all}", "gpus: all", False),
+    "a number": ("override", "environment: {CUDA_VISIBLE_DEVICES: 1}", "gpus: all", False),
+}
+
+
+@pytest.mark.parametrize("name", WITH_OVERRIDE)
+def test_the_variables_of_an_override_count(tmp_path: Path, name: str):
+    file, text, given, hides = WITH_OVERRIDE[name]
+    (tmp_path / "compose.yaml").write_text(
+        f"services:\n  serve: {{image: vllm/vllm-openai:v0.11.0, ipc: host, {given}}}\n"
+    )
+    (tmp_path / f"compose.{file}.yml").write_text(f"services:\n  serve:\n    {text}\n")
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["compose-hides-gpus"] * hides
+    assert not hides or "compose.override.yml:3: leave out CUDA" in found[0]["fixes"][0]["steps"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "told"),
+    [
+        ("compose.override.yaml", "environment: {NVIDIA_VISIBLE_DEVICES: all}", False),
+        ("compose.gpu.yaml", "environment: [NVIDIA_VISIBLE_DEVICES=0]", False),
+        ("compose.gpu.yaml", "env_file: gpu.env", False),
+        ("compose.override.yaml", "environment: {OTHER: all}", True),
+        ("notes.yaml", "environment: {NVIDIA_VISIBLE_DEVICES: all}", True),
+    ],
+)
+def test_the_gpus_that_a_runtime_gives_may_stand_in_another_compose_file(
+    tmp_path: Path, file: str, text: str, told: bool
+):
+    (tmp_path / "Dockerfile").write_text(
+        BASE + "RUN pip install torch --index-url https://download.pytorch.org/whl/cu128\n"
+    )
+    (tmp_path / "compose.yaml").write_text("services:\n  serve: {build: ., ipc: host, runtime: nvidia}\n")
+    (tmp_path / file).write_text(f"services:\n  serve:\n    {text}\n")
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert [one["slug"] for one in found if one["severity"] != "note"] == ["compose-no-device"] * told
+
+
 REFUSED_BY_COMPOSE = {
     "without capabilities": ("{driver: nvidia, count: 1}", True),
     "without anything": ("{count: all}", True),
@@ -341,10 +389,15 @@ GOES_ON = {
         '--require "gpu>=1" -- python app.py',
     ),
     "by exec": ('#!/bin/bash\ngpudoctor preflight --\nexec "$@"\n', '-- "$@"'),
+    "a pipe": ('#!/bin/bash\nset -e\ngpudoctor preflight 2>&1 | tee /log\nexec "$@"\n', '-- "$@"'),
+    "in the background": ('set -e\ngpudoctor preflight &\nexec "$@"\n', '-- "$@"'),
 }
 STOPS = {
     "set -e": "set -euo pipefail\ngpudoctor preflight\npython app.py\n",
     "in the first line": "#!/bin/bash -e\ngpudoctor preflight\npython app.py\n",
+    "a pipe that fails with it": "set -euo pipefail\ngpudoctor preflight 2>&1 | tee /log\npython app.py\n",
+    "the status of a pipe": "gpudoctor preflight | tee /log\n[ ${PIPESTATUS[0]} = 0 ] || exit 1\npython app.py\n",
+    "a job that is waited for": "gpudoctor preflight &\nprepare\nwait $! || exit 1\npython app.py\n",
     "or exit": "gpudoctor preflight || exit 1\npython app.py\n",
     "and": "gpudoctor preflight && python app.py\n",
     "if": "if gpudoctor preflight; then python app.py; fi\n",
@@ -427,6 +480,27 @@ TEXT_GOES_ON = {
         'ENTRYPOINT ["tini", "-g", "--", "bash", "-c", "gpudoctor preflight; python app.py"]',
         'ENTRYPOINT ["tini", "-g", "--", "bash", "-c", "exec gpudoctor preflight -- python app.py"]',
     ),
+    "a pipe, whose last command counts": (
+        'ENTRYPOINT ["sh", "-c", "gpudoctor preflight 2>&1 | tee /log && python app.py"]',
+        'ENTRYPOINT ["sh", "-c", "exec gpudoctor preflight -- python app.py"]',
+    ),
+    "set -e does not see into a pipe": (
+        "CMD set -e; gpudoctor preflight | tee -a /log; exec python app.py",
+        "CMD set -e; exec gpudoctor preflight -- python app.py",
+    ),
+    "in the background": ("CMD gpudoctor preflight & python app.py", "CMD exec gpudoctor preflight -- python app.py"),
+    "into a file": (
+        "CMD gpudoctor preflight --level static > /log 2>&1; python app.py",
+        "CMD exec gpudoctor preflight --level static -- python app.py",
+    ),
+    "before several": (
+        "CMD gpudoctor preflight; mkdir -p /tmp/a; python app.py",
+        "CMD gpudoctor preflight || exit; mkdir -p /tmp/a; python app.py",
+    ),
+    "ENTRYPOINT with the shell, CMD with its text": (
+        'ENTRYPOINT ["bash", "-c"]\nCMD ["gpudoctor preflight; python app.py"]',
+        'CMD ["exec gpudoctor preflight -- python app.py"]',
+    ),
     "as a module": (
         "CMD python -m gpudoctor preflight; python app.py",
         "CMD exec python -m gpudoctor preflight -- python app.py",
@@ -437,6 +511,12 @@ TEXT_STOPS = {
     "becomes it": "CMD gpudoctor preflight -- python app.py; echo ended",
     "set -e": "CMD set -e; gpudoctor preflight; python app.py",
     "a shell that stops": 'ENTRYPOINT ["sh", "-ec", "gpudoctor preflight; python app.py"]',
+    "a pipe that fails": 'SHELL ["bash", "-o", "pipefail", "-c"]\nCMD gpudoctor preflight | tee l && python a',
+    "set -o pipefail": "CMD set -eo pipefail; gpudoctor preflight 2>&1 | tee /log; python app.py",
+    "the end of a pipe": "CMD python app.py && gpudoctor preflight | tee /log",
+    "a job that is waited for": "CMD gpudoctor preflight & prepare; wait $! && python app.py",
+    "its output in a file": "CMD gpudoctor preflight > /log 2>&1 && python app.py",
+    "a pipe with a command of its own": "CMD gpudoctor preflight -- python app.py 2>&1 | tee /log; echo ended",
     "a look at it": "CMD gpudoctor preflight; code=$?; [ $code = 0 ] && python app.py",
     "a report": "CMD gpudoctor preflight --fail-on never; python app.py",
     "a report between quotes": "CMD gpudoctor preflight --fail-on 'never'; python app.py",
@@ -454,7 +534,7 @@ def test_a_text_for_a_shell_that_goes_on_after_its_preflight_refused(name: str):
     text, fix = TEXT_GOES_ON[name]
     (found,) = findings(BASE + text, {"entry.sh": "python app.py\n"})
     assert (found.slug, found.severity) == ("image-preflight-ignored", "warning")
-    assert lines(found) == f"Dockerfile:5: {fix}"
+    assert lines(found) == f"Dockerfile:{5 + text.count(chr(10))}: {fix}"
 
 
 @pytest.mark.parametrize("name", TEXT_STOPS)
@@ -493,6 +573,49 @@ def test_the_text_of_a_container_goes_on_after_its_preflight_refused(tmp_path: P
     assert found["fixes"][0]["steps"][0]["text"].endswith(
         'pod.yaml:7: command: ["sh", "-c", "exec gpudoctor preflight -- python app.py"]'
     )
+
+
+IN_PLACE = "8: in args, in place of `gpudoctor preflight` and what follows:\n"
+IN_ARGS = (
+    "apiVersion: v1\nkind: Pod\nspec:\n  containers:\n    - name: t\n      image: example.org/own:1\n"
+    "      command: [bash, -c]\n      args:\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("args", "fix"),
+    [
+        (
+            '        - "gpudoctor preflight; exec python app.py"\n',
+            '8: args: ["exec gpudoctor preflight -- python app.py"]',
+        ),
+        (
+            "        - |\n          nvidia-smi\n          gpudoctor preflight\n          torchrun app.py\n",
+            IN_PLACE + "    exec gpudoctor preflight -- torchrun app.py",
+        ),
+        (
+            "        - |\n          gpudoctor preflight\n          cd /app\n          torchrun app.py\n",
+            IN_PLACE + "    gpudoctor preflight || exit; cd /app\n    torchrun app.py",
+        ),
+        ('        - "gpudoctor preflight && exec python app.py"\n', ""),
+        ("        - |\n          set -e\n          gpudoctor preflight\n          torchrun app.py\n", ""),
+    ],
+)
+def test_the_text_for_the_shell_of_a_container_may_stand_in_args(tmp_path: Path, args: str, fix: str):
+    (tmp_path / "pod.yaml").write_text(IN_ARGS + args)
+    found = dockerfile_report(tmp_path / "pod.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["image-preflight-ignored"] * bool(fix)
+    assert not fix or found[0]["fixes"][0]["steps"][0]["text"].endswith(f"pod.yaml:{fix}")
+
+
+def test_a_service_whose_shell_runs_a_preflight_does_not_drop_it(tmp_path: Path):
+    (tmp_path / "Dockerfile").write_text(BASE + PREFLIGHT + START)
+    text = "gpudoctor preflight && exec python serve.py"
+    for started in (f'    entrypoint: [sh, -c]\n    command: ["{text}"]\n', f'    entrypoint: sh -c "{text}"\n'):
+        (tmp_path / "compose.yaml").write_text(
+            f"services:\n  serve:\n    build: .\n    gpus: all\n    ipc: host\n{started}"
+        )
+        assert dockerfile_report(tmp_path / "compose.yaml")["findings"] == []
 
 
 def test_an_entrypoint_and_a_command_of_a_service_become_one(tmp_path: Path):

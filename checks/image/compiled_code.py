@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compiled_code import GpuCode, compiled_code
+from gpudoctor.dockerfile.definitions import written_values
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.recipe import Recipe, change, command_of, line_of
 from gpudoctor.finding import Evidence, Finding, Fix, NotJudged
@@ -142,12 +143,12 @@ def _lines_that_set(part: Image, variable: str) -> tuple[int, ...]:
 
 
 def _fix(recipe: Recipe, image: Image, part: Image, step: Step, code: GpuCode, gpu: Gpu) -> Fix:
-    own, place = gpu.arch.value or "", _place_of(part, step, code)
+    own = gpu.arch.value or ""
     if code.vendor == "amd":
-        return _for_amd(recipe, image, part, code, own, place)
+        return _for_amd(recipe, image, part, step, code, own)
     chip, cuda = recipe.matrix.gpus.capability(own), part.facts.cuda if part.facts else None
     wanted = dotted(own) if re.search(r"\d\.\d", code.written) else dotted(own).replace(".", "")
-    lines = [f"{place}: {_longer(code, wanted)}"]
+    lines = [*_with_one_more(part, step, code, wanted)]
     needed = ""
     if chip and cuda and minor(cuda) < minor(chip.first_cuda):
         needed = f"CUDA {chip.first_cuda} or newer"
@@ -158,7 +159,7 @@ def _fix(recipe: Recipe, image: Image, part: Image, step: Step, code: GpuCode, g
     return change(f"Add {wanted}" + (f", with {needed}" if needed else ""), *lines)
 
 
-def _for_amd(recipe: Recipe, image: Image, part: Image, code: GpuCode, own: str, place: str) -> Fix:
+def _for_amd(recipe: Recipe, image: Image, part: Image, step: Step, code: GpuCode, own: str) -> Fix:
     """The GPU's own target, or the one that its override names if rocBLAS has nothing for its own."""
     matrix = recipe.matrix
     policy = matrix.amd.override(own)
@@ -169,13 +170,26 @@ def _for_amd(recipe: Recipe, image: Image, part: Image, code: GpuCode, own: str,
         own not in (*(blas.rocblas or ()), *blas.rocblas_open) if blas else matrix.amd.last_rocblas(own) is not None
     )
     if other is None or policy is None or not lacks:
-        return change(f"Add {own}", f"{place}: {_longer(code, own)}")
+        return change(f"Add {own}", *_with_one_more(part, step, code, own))
     below = f"{image.place(image.base_line)}: below it: {image.written_env(OVERRIDE, policy.value)}"
     given = policy.value in recipe.overrides(image).values()
     if recipe.matrix.gpus.gfx_answer(other, code.gfx).runs == "yes":
         return change(f"Work around it with {OVERRIDE}={policy.value}", below)
-    lines = [f"{place}: {_longer(code, other)}", *(() if given else (below,))]
+    lines = [*_with_one_more(part, step, code, other), *(() if given else (below,))]
     return change(f"Add {other}, which {own} runs with {OVERRIDE}={policy.value}", *lines)
+
+
+def _with_one_more(part: Image, step: Step, code: GpuCode, wanted: str) -> Iterator[str]:
+    """The lines that add an entry to a list: where the variable that holds it gets its value, if it is another's."""
+    longer, number = _longer(code, wanted), _setting_line(part, step, code)
+    line = part.source[number - 1] if number else ""
+    found = re.search(rf"\b{code.variable}\s*[= ]\s*[\"']?(\$\{{?\w+\}}?)[\"']?(?=\s|$)", line) if number else None
+    value = longer.partition("=")[2].strip('"')
+    values = part.definitions.solved(found[1], value, number) if found is not None else None
+    if values:
+        yield from written_values(part.file, part.source, values, part.definitions.given_in)
+    else:
+        yield f"{_place_of(part, step, code)}: {longer}"
 
 
 def _longer(code: GpuCode, wanted: str) -> str:

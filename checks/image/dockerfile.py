@@ -184,7 +184,7 @@ def _refused(image: Image, step: Step) -> bool:
         return False
     if configured_from(image).decides(command) or copies_environment(image) is not None:
         return False
-    if "/" in command.argv[0].removeprefix("/usr/bin/") or "$" in command.argv[0] or "--dry-run" in install.flags:
+    if "/" in command.argv[0].removeprefix("/usr/bin/") or "$" in command.argv[0]:
         return False
     system = "--system" in install.flags or command.variables.get("UV_SYSTEM_PYTHON", "").lower() in _YES
     return install.tool == "pip" or (install.tool == "uv" and not install.locked and system)

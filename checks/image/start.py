@@ -11,7 +11,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.commands import Command, text_for_shell
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.image import Image, Start
-from gpudoctor.dockerfile.preflights import is_preflight, runs_preflight, started_by_preflight
+from gpudoctor.dockerfile.preflights import is_preflight, runs_preflight, started_by_preflight, words_before
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.finding import Evidence, Finding, Fix
 
@@ -102,13 +102,14 @@ def ignored(recipe: Recipe) -> Verdicts:
     """A start script goes on after its preflight refused.
 
     ## Why it matters
-    A shell runs the next command whatever became of the one before, unless it was told `set -e`. The preflight says
-    why the node is bad, and the program starts all the same.
+    A shell runs the next command whatever became of the one before, unless it was told `set -e`. The status of a pipe
+    (`gpudoctor preflight | tee log`) is that of its last command, unless it was told `set -o pipefail`. The preflight
+    says why the node is bad, and the program starts all the same.
 
     ## How it is judged
     ENTRYPOINT or CMD runs a script in which a preflight without a command stands on a line of its own, or a text for
-    `sh -c` in which `;` comes after it, and another command follows. A shell that is told `set -e`, a trap, or a look
-    at `$?` is not reported.
+    `sh -c` in which `;` comes after it, and another command follows; or the preflight stands in a pipe or in the
+    background. A shell that is told `set -e` (of a pipe: `pipefail`), a trap, or a look at `$?` is not reported.
 
     ## Fix safety
     The preflight becomes the program: the same process, with its own signals and exit status.
@@ -116,12 +117,14 @@ def ignored(recipe: Recipe) -> Verdicts:
     for image in (*recipe.images, None):
         found: dict[str, Finding] = {}
         for service, *starts in recipe.starts(image):
+            entrypoint = starts[0]
             for name, start in zip(("entrypoint", "command"), starts, strict=True):
                 if start is None:
                     continue
+                before = words_before(entrypoint, start.words) if name == "command" and not start.shell else ()
                 of_image = image is not None and (start is image.entrypoint or start is image.command)
                 giver = image if of_image else service
-                problems = (*_ignored(start), *_ignored_in_text(giver, start, name))
+                problems = (*_ignored(start), *_ignored_in_text(giver, start, name, before))
                 found.update((one.subject, one) for one in problems)
         yield from found.values()
 
@@ -129,19 +132,42 @@ def ignored(recipe: Recipe) -> Verdicts:
 _STOPS = re.compile(r"^\s*set\s.*(-[a-z]*e|errexit)|^#!.*\s-[a-z]*e|\btrap\b|\$\?", re.MULTILINE)
 """What makes a script stop, or lets it look at a status."""
 _STOPPING_SHELL = re.compile(r"(^|[/ ])(ba|da|a|z)?sh (-\S+ )*-[a-z]*e")
-_ALONE = re.compile(r"\s*\S*gpudoctor\S* preflight(?!.*--fail-on[ =]never)[^|&;\\]*")
-"""A preflight on a line of its own."""
+_STOPS_PIPES = re.compile(r"pipefail|PIPESTATUS|pipestatus|\btrap\b")
+"""What makes the status of a pipe that of all its commands: otherwise only the last one counts, to `set -e`, too."""
+_LOG = "what it says goes to stderr; --report-file keeps the report in a file"
+_WAITS = re.compile(r"\bwait\b")
+_PART = r"""(?:[^|&;"'\\\n>]|>(?!&)|>&|&>|"[^"\n]{0,300}"|'[^'\n]{0,300}'){0,300}"""
+_NEVER = r"(?!.*--fail-on[ =]never)"
+_ALONE = re.compile(rf"\s*\S*gpudoctor\S* preflight{_NEVER}{_PART}(?P<pipe>\|&?{_PART})?(?P<sign>&?)[;\s]*")
+"""A preflight on a line of its own, in a pipe, or in the background."""
 _THEN_ANOTHER = re.compile(
     r"(?:^|[;&|({\n])[ \t]{0,50}(?P<check>(?:[\w./-]{1,100} -m )?[\w./-]{0,100}gpudoctor[\w.-]{0,8} preflight\b"
-    r"""(?:[^|&;"'\n]|"[^"]{0,300}"|'[^']{0,300}'){0,300})[;\n]\s{0,50}(?=[^\s;})])"""
+    rf"{_PART})(?P<pipe>\|&?{_PART})?(?P<sign>&&|[;&\n])\s{{0,50}}(?=[^\s;}})&|])"
 )
-"""A preflight in a text for a shell, after which the next command starts in any case."""
-_PROGRAM = re.compile(r"\s*(?P<exec>exec )?(?!\w+=)(?:[^|;&]|(?<=>)&)*")
+"""A preflight in a text for a shell, after which another command may start."""
+_PROGRAM = re.compile(r"\s*(?P<exec>exec )?(?!\w+=)(?:[^|;&\n]|(?<=>)&)*\s*")
 """A line that starts one program; whatever comes before it, `exec` makes it the last."""
 _OF_SHELL = re.compile(
     r"(exec )?([.\[{(]|(source|cd|eval|if|for|while|until|case|export|set|test|trap|umask|wait)\b)"
 )
 """What the shell itself does."""
+_REDIRECTION = re.compile(r"\s*(?<![\w\"'])(?:\d|&)?>{1,2}&?\s*[\w./-]+(?=\s|$)")
+"""Where the output of a preflight goes, which its program would inherit."""
+
+
+def _goes_on_after(found: re.Match[str], text: str, words: Sequence[str]) -> bool:
+    """Whether a shell starts the next command whatever a preflight said."""
+    shell = " ".join(words)
+    if found["pipe"]:
+        return not (_STOPS_PIPES.search(text) or "pipefail" in shell)
+    if found["sign"] == "&":
+        return not _WAITS.search(text)
+    return found["sign"] != "&&" and not _STOPS.search(text) and not _STOPPING_SHELL.search(shell)
+
+
+def _before_a_program(check_: str) -> str:
+    """The words of a preflight that is to become a program."""
+    return _REDIRECTION.sub("", check_).rstrip().removesuffix(" --")
 
 
 def _ignored(start: Start) -> Iterator[Finding]:
@@ -152,57 +178,89 @@ def _ignored(start: Start) -> Iterator[Finding]:
     inside = [step.command for step in start.steps if step.command.script]
     path = inside[0].script.rpartition(":")[0]
     sure = [one for one in inside if not one.maybe and one.script.rpartition(":")[0] == path]
-    if _STOPS.search(start.text) or _STOPPING_SHELL.search(" ".join(start.words)):
-        return
-    for command in sure[:-1]:
+    for number, command in enumerate(sure[:-1]):
         line = _line_of(command, lines)
-        if not is_preflight(command.argv) or started_by_preflight(command.argv) or not _ALONE.fullmatch(line):
+        alone = _ALONE.fullmatch(line)
+        after = [one for one in sure[number + 1 :] if one.script != command.script]
+        if not is_preflight(command.argv) or started_by_preflight(command.argv) or alone is None or not after:
             continue
-        program, fixes = sure[-1], [change("Stop at what fails", f"{command.script}: above it: set -e")]
+        if not _goes_on_after(alone, start.text, start.words):
+            return
+        program, fixes = after[-1], [_stopping(command, alone, start.text)]
         its_line = _line_of(program, lines).rstrip("\\")
         found = _PROGRAM.fullmatch(its_line)
-        if found is not None and (found["exec"] or sure[-2] is command):
-            words = command.written.removesuffix(" --")
+        if found is not None and (found["exec"] or after[0] is program):
+            words = _before_a_program(command.written)
             become = change(
                 "Let the preflight become the program",
                 f"{command.script}: leave it out",
                 f"{program.script}: exec {words} -- {program.written.removeprefix('exec ')}",
+                why=_LOG * bool(alone["pipe"]),
             )
             fixes.insert(0, become)
-        yield _goes_on("script", line.strip(), command.script, fixes)
+        yield _goes_on("script", line.strip(), command.script, fixes, _why(alone))
         return
 
 
-def _ignored_in_text(giver: Image | Service | None, start: Start, name: str) -> Iterator[Finding]:
-    """A preflight in the text of `sh -c`, or of the shell form. `giver`: the image or service that it is of."""
-    text = text_for_shell(start.words) or ""
+def _stopping(command: Command, alone: re.Match[str], script: str) -> Fix:
+    """The fix that keeps a preflight where it stands."""
+    if alone["pipe"] and re.match(r"#!\S*(/|env )bash", script):
+        return change("Let the pipe fail with it", f"{command.script}: above it: set -eo pipefail")
+    if alone["pipe"] or alone["sign"]:
+        return change("Stop if it refuses", f"{command.script}: {command.written} || exit")
+    return change("Stop at what fails", f"{command.script}: above it: set -e")
+
+
+def _why(found: re.Match[str]) -> str:
+    if found["pipe"]:
+        return "no `set -o pipefail`"
+    return "a preflight in the background" if found["sign"] == "&" else "no `set -e`"
+
+
+def _ignored_in_text(
+    giver: Image | Service | None, start: Start, name: str, before: Sequence[str] = ()
+) -> Iterator[Finding]:
+    """A preflight in the text of `sh -c`, or of the shell form. `giver`: the image or service that has it; `before`:
+    the words that come before its own."""
+    shell = (*before, *start.words)
+    text = text_for_shell(shell) or ""
     found = _THEN_ANOTHER.search(text)
-    if found is None or _STOPS.search(text) or _STOPPING_SHELL.search(" ".join(start.words)):
+    if found is None or not _goes_on_after(found, text, shell):
         return
     run = [one.command.argv for one in start.steps if is_preflight(one.command.argv)]
     if (start.steps and not run) or any(map(started_by_preflight, run)):
         return  # it stands between quotes, or becomes the program
     check_ = found["check"].rstrip()
     try:
-        given = shlex.split(check_)
+        given = shlex.split(_REDIRECTION.sub("", check_))
         if started_by_preflight(given) or "--fail-on never" in " ".join(given).replace("=", " "):
             return
     except ValueError:
         return
-    before, rest = text[: found.start("check")], text[found.end() :]
-    fixed, title = f"{before}{check_} && {rest}", "Start the program only if it passed"
+    rest = text[found.end() :]
+    several = re.search(r"[;\n]", rest.strip())
+    fixed, title = f"{check_} {'|| exit;' if several else '&&'} {rest}", "Start the program only if it passed"
     if _PROGRAM.fullmatch(rest) and not _OF_SHELL.match(rest):
         title = "Let the preflight become the program"
-        fixed = f"{before}exec {check_.removesuffix(' --')} -- {rest.removeprefix('exec ')}"
-    words = [fixed if word == text else word for word in start.words]
+        fixed = f"exec {_before_a_program(check_)} -- {rest.removeprefix('exec ')}"
+    whole = text[: found.start("check")] + fixed
+    words = [whole if word == text else word for word in start.words]
     if isinstance(giver, Service):
         key = _KEYS[name] if giver.cluster else name
         place, line = giver.place_of(key), f"{key}: {_listed(words)}"
     else:
         assert giver is not None
-        place = giver.place(start.line)
-        line = f"{_INSTRUCTIONS[name]} {fixed if start.shell else _listed(words)}"
-    yield _goes_on("shell", check_, place, [change(title, f"{place}: {line}")])
+        key = _INSTRUCTIONS[name]
+        lines = range(start.line, len(giver.source) + 1)
+        place = giver.place(next((at for at in lines if check_ in giver.source[at - 1]), start.line))
+        line = f"{key} {whole if start.shell else _listed(words)}"
+        if giver.form == "definition":
+            key = "%runscript"
+    if "\n" in text:
+        line = "\n    ".join((f"in {key}, in place of `{check_}` and what follows:", *fixed.strip().split("\n")))
+    yield _goes_on(
+        "shell", check_, place, [change(title, f"{place}: {line}", why=_LOG * bool(found["pipe"]))], _why(found)
+    )
 
 
 _KEYS = {"entrypoint": "command", "command": "args"}
@@ -215,12 +273,12 @@ def _listed(words: Sequence[str]) -> str:
     return json.dumps(list(words), ensure_ascii=False)
 
 
-def _goes_on(what: str, written: str, place: str, fixes: Sequence[Fix]) -> Finding:
+def _goes_on(what: str, written: str, place: str, fixes: Sequence[Fix], saw: str) -> Finding:
     return Finding(
         severity="warning",
         confidence="likely",
         message=f"The {what} goes on after this preflight refused: the program is started all the same.",
-        saw="no `set -e`",
+        saw=saw,
         want="the preflight in front of the program",
         subject=place,
         evidence=(Evidence("instruction", written, place),),
@@ -253,8 +311,7 @@ def drops_preflight(recipe: Recipe) -> Verdicts:
         service, image = started.service, started.image
         if image is None or service.entrypoint is None or not runs_preflight(image.entrypoint):
             continue
-        replaced = Start(service.entrypoint, service.line)
-        command = Start(service.command, service.line) if service.command is not None else None
+        replaced, command = next(own[1:] for own in recipe.starts(image) if own[0] is service)
         if runs_preflight(replaced) or runs_preflight(command) or not (service.given_gpus or service.privileged):
             continue
         assert image.entrypoint is not None

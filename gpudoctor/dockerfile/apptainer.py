@@ -113,6 +113,9 @@ def _instructions(stage: _Stage, given: Mapping[str, str]) -> Iterator[Instructi
     for one in stage.named("post"):
         body = filled("\n".join(one.lines))
         yield Instruction(one.line - 1, "RUN", "", documents=(HereDocument(one.line, body),))
+    for one in stage.named("runscript"):
+        body = filled("\n".join(one.lines))
+        yield Instruction(one.line - 1, "ENTRYPOINT", "", documents=(HereDocument(one.line, body),))
     for one in stage.named("environment"):
         for number, line in enumerate(one.lines, start=one.line):
             found = _EXPORT.match(filled(line).strip().rstrip(";"))

@@ -14,10 +14,12 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands, script_commands
 from gpudoctor.dockerfile.conda import conda_installs, run_in_environment
+from gpudoctor.dockerfile.definitions import Definition
 from gpudoctor.dockerfile.environments import environment_of, makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Read, Start, Step
 from gpudoctor.dockerfile.installs import PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
+from gpudoctor.dockerfile.preflights import words_before
 from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
 from gpudoctor.dockerfile.start import unwrapped
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError
@@ -64,6 +66,7 @@ class Build:
         self.arguments: dict[str, str] = {}
         self._declared: set[str] = set()
         """Every ARG, with or without a value."""
+        self.definitions: list[Definition] = []
         self.settings: dict[str, ImageVariable] = {}
         self._known = ChainMap(_Values(self.settings), self.arguments)  # type: ignore[arg-type]
         self.steps: list[Step] = []
@@ -98,12 +101,14 @@ class Build:
         if self._entrypoint is not None:
             self.entrypoint = self._started(self._entrypoint)
         if self._command is not None:
-            self.command = self._started(self._command)
+            before = words_before(self.entrypoint, self._command.argv) if self._command.argv is not None else ()
+            self.command = self._started(self._command, before)
 
     def another(self) -> Build:
         """An empty image of the same build."""
         other = Build(self._given, self._read, self._bounds, self._names)
         other.general.update(self.general)
+        other.definitions += (one for one in self.definitions if one.before_from)
         return other
 
     def declare(self, one: Instruction, into: dict[str, str]) -> list[str]:
@@ -113,7 +118,9 @@ class Build:
             name, equals, default = word.partition("=")
             known = ChainMap(into, self.general)
             value = expanded(default, known, self._bounds) if equals else self.general.get(name)
-            value = self._given.get(name, value)
+            value, given = self._given.get(name, value), name in self._given
+            written = default if equals else None
+            self.definitions.append(Definition(name, one.line, written, "ARG", into is self.general, given))
             if value is not None:
                 into[name] = value
             else:
@@ -128,6 +135,7 @@ class Build:
         elif one.name == "ENV":
             for name, value in self._pairs(one.text):
                 self.settings[name] = ImageVariable(name, self._setting(name, value), one.line)
+                self.definitions.append(Definition(name, one.line, value, "ENV"))
         elif one.name == "WORKDIR":
             self.folder = path(posixpath.join(self.folder, self._expanded(one.text.strip())))
             there = any(f"{copied.target}/".startswith(f"{self.folder}/") for copied in self.copied)
@@ -220,15 +228,17 @@ class Build:
             return of_conda
         return (pip_install(command, files, self._bounds, self.machine) or self._synced(command, files),)
 
-    def _started(self, one: Instruction) -> Start:
+    def _started(self, one: Instruction, before: tuple[str, ...] = ()) -> Start:
         """What a container runs when it starts. What it surely installs by pip belongs to the image."""
+        run = replace(one, argv=(*before, *one.argv)) if before and one.argv else one
         files = _Files(self.folder, self.copied, one, self._read, self._bounds)
-        before = len(self.steps)
+        earlier = len(self.steps)
         with with_line(one):
-            self._take(commands(one, self._known, self._bounds, self._names), files, 0)
-        steps = tuple(self.steps[before:])
-        self.steps[before:] = [step for step in steps if step.pip is not None and not step.command.maybe]
-        words = one.argv or (*self._shell, one.text.strip())
+            self._take(commands(run, self._known, self._bounds, self._names), files, 0)
+        steps = tuple(self.steps[earlier:])
+        self.steps[earlier:] = [step for step in steps if step.pip is not None and not step.command.maybe]
+        written = one.documents[0].text if one.documents else one.text
+        words = one.argv or (*self._shell, written.strip())
         script = next((step.command.script.rpartition(":")[0] for step in steps if step.command.script), "")
         text = self._texts.get(script, "")
         return Start(words, one.line, one.argv is None, steps, self._exports(steps), text)

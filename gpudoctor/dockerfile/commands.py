@@ -183,6 +183,8 @@ class _Shell:
         try:
             for token, place, begins, ends in tokens:
                 if not isinstance(token, Sign) or not set(token) <= set(";&|()"):
+                    if isinstance(token, Sign) and words and end == begins and words[-1].isdigit():
+                        words.pop()  # the 2 of `2>&1` is no word
                     if not words:
                         at, start = place, begins
                     words.append(token)

@@ -67,7 +67,7 @@ class Service(Struct, frozen=True):
     env_files: tuple[str, ...] = ()
     """Files with more variables, relative to the compose file."""
     set_in: dict[str, str] = {}
-    """The places of the variables that such a file sets: "gpu.env:2"."""
+    """The places of the variables that such a file sets, or an override: "gpu.env:2"."""
     entrypoint: tuple[str, ...] | None = None
     """Its words in place of the image's ENTRYPOINT, whose CMD then does not count either."""
     command: tuple[str, ...] | None = None
@@ -127,12 +127,20 @@ class Service(Struct, frozen=True):
         """The line that gives it a variable; its own where none does."""
         return self.set_in.get(name) or self.place_of(f"{'env' if self.cluster else 'environment'}.{name}")
 
+    def written_argument(self, name: str) -> str:
+        """The line that gives its build an argument, with "{}" for the value."""
+        listed = "build.args" in self.keys and self.keys["build.args"].listed
+        entry = f"- {name}={{}}" if listed else f'{name}: "{{}}"'
+        key = self.keys.get(f"build.args.{name}")
+        return f"{self.file}:{key.line}: {entry}" if key else f"{self.place}: in the build arguments: {entry}"
+
     def written_variable(self, name: str, value: object) -> str:
         """How its environment, or the file that sets the variable, is given a variable."""
         if self.cluster:
             return f'- {{name: {name}, value: "{value}"}}'
         if name in self.set_in:
-            return f"{name}={value}"
+            separator = ": " if re.search(r"\.ya?ml:\d+$", self.set_in[name]) else "="
+            return f"{name}{separator}{value}"
         return f"- {name}={value}" if self._lists_variables else f"{name}: {value}"
 
     @property
@@ -211,7 +219,11 @@ def _service(
         context=expanded(str(build["context"]), variables, bounds) if "context" in build else None,
         dockerfile=str(build.get("dockerfile") or ""),
         target=str(build.get("target") or ""),
-        arguments={key: value for key, value in _mapping(build.get("args")).items() if "$" not in value},
+        arguments={
+            key: value
+            for key, text in _mapping(build.get("args")).items()
+            if (value := expanded(text, variables, bounds)) is not None
+        },
         nvidia=nvidia or of_runtime,
         by_variable=of_runtime and not nvidia,
         amd="amd" in reserved,

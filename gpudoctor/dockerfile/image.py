@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from msgspec import Struct
 
 from gpudoctor.dockerfile.commands import Command
+from gpudoctor.dockerfile.definitions import Definitions
 from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.scripts import Script
 
@@ -125,6 +126,7 @@ class Image(Struct, frozen=True, eq=False):
     """The images of the stages from which something is copied into this one."""
     source: tuple[str, ...] = ()
     """The lines of the file."""
+    definitions: Definitions = Definitions()
     form: Literal["dockerfile", "definition", "service"] = "dockerfile"
     """What the file is: a definition of Apptainer, and a file of services that names the image, have other words for
     the same."""

@@ -69,6 +69,8 @@ def pip_install(command: Command, read: Read, bounds: Bounds, machine: str) -> P
         return None
     tool, verb, words = found
     plain, options, flags = split_options(words, WITH_VALUE)
+    if "--dry-run" in flags:
+        return None
     if verb == "sync":  # uv pip sync: its words are requirements files
         plain, options["-r"] = [], plain
 
@@ -141,7 +143,7 @@ def split_options(
             name, equals, value = word[:2], "=", word[2:]
         if name in with_value:
             options.setdefault(name, []).append(value if equals else next(rest, ""))
-        flags.append(name)
+        flags.append("--no-deps" if name == "--no-dependencies" else name)
     return plain, options, tuple(flags)
 
 

@@ -10,6 +10,7 @@ from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.recipe import Recipe
 from gpudoctor.dockerfile.torch_requests import TorchRequest
 from gpudoctor.machine.torch import COMPANIONS
+from gpudoctor.matrix.versions import package_matches
 
 _MOST = 8
 """Packages that one fix leaves out."""
@@ -17,7 +18,7 @@ _MOST = 8
 
 def with_the_torch_of_its_base(recipe: Recipe, image: Image) -> tuple[Image, tuple[str, ...]] | None:
     """The image without all that brings another torch, and the lines that say what that is. None where its base has
-    no torch, or another one comes all the same."""
+    no torch, or not the one that the file requires, or another one comes all the same."""
     if image.facts is None or not image.facts.has_torch:
         return None
     lines: list[str] = []
@@ -26,6 +27,10 @@ def with_the_torch_of_its_base(recipe: Recipe, image: Image) -> tuple[Image, tup
         if held is None or held.asked is None:
             break
         name = held.asked.by.partition(" ")[0] or "torch"
+        wanted = held.asked.requirement.specifier.partition("+")[0]
+        pinned = held.asked.by or held.asked.pinned
+        if not pinned and wanted and image.facts.torch and not package_matches(wanted, image.facts.torch):
+            return None
         lines.extend(_left_out(image, held.asked, name, held.version))
         image = replace(image, steps=tuple(_without(step, name) for step in image.steps))
     held = recipe.torch(image)

@@ -11,6 +11,7 @@ from msgspec import Struct
 _MOST = 500
 _ENTERED = (
     "deploy", "resources", "reservations", "limits", "requests", "devices", "gpus", "environment", "env",
+    "build",
 )  # fmt: skip
 """The keys whose values are read, too."""
 
@@ -34,7 +35,7 @@ def _keys(node: Any, above: str, first: int) -> Iterator[tuple[str, Key]]:
     for name, at, value in _parts(node):
         path = f"{above}{name}"
         yield path, Key(at.start_mark.line + first, bool(getattr(value, "flow_style", False)), value.id == "sequence")
-        if name in _ENTERED or node.id == "sequence":
+        if name in _ENTERED or path == "build.args" or node.id == "sequence":
             yield from _keys(value, f"{path}.", first)
 
 

@@ -16,6 +16,8 @@ from gpudoctor.dockerfile.syntax import RecipeError
 _DOCUMENTS = 200
 _CONTAINERS = 1000
 _LISTS = ("containers", "initContainers")
+_SINGLE = ("container", "script")
+"""Keys below which a workflow of Argo has one container."""
 _QUANTITY = re.compile(
     r"(?P<number>[+-]?(\d{1,19}(\.\d{0,9})?|\.\d{1,9}))(?P<suffix>[eE][+-]?\d{1,2}|[KMGTPE]i|[numkMGTPE]?)"
 )
@@ -78,6 +80,9 @@ def _containers(value: Any) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
             for one in _list(value.get(key)):
                 if isinstance(one, dict) and isinstance(one.get("image"), str):
                     yield value, one
+        for key in _SINGLE:
+            if isinstance(_dict(value.get(key)).get("image"), str):
+                yield value, {"name": value.get("name"), **value[key]}
     for one in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _containers(one)
 
@@ -89,6 +94,9 @@ def _nodes_of_containers(node: Any) -> Iterator[tuple[str, Any]]:
         for one in value.value if key.value in _LISTS and value.id == "sequence" else ():
             named = (pair[1].value for pair in one.value if pair[0].value == "name") if one.id == "mapping" else ()
             yield from ((name, one) for name in named if isinstance(name, str))
+        if key.value in _SINGLE and value.id == "mapping":
+            name = next((one.value for own, one in pairs if own.value == "name"), "")
+            yield (name if isinstance(name, str) else ""), value
         yield from _nodes_of_containers(value)
     if node is not None and node.id == "sequence":
         for one in node.value:

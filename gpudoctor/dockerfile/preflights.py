@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from msgspec import Struct
 
-from gpudoctor.dockerfile.commands import behind_wrapper
+from gpudoctor.dockerfile.commands import behind_wrapper, text_for_shell
 from gpudoctor.dockerfile.image import Start
 from gpudoctor.requirement import Requirement, RequirementError, parse, split_requirements
 
@@ -38,6 +38,13 @@ def is_preflight(words: Sequence[str]) -> bool:
 def started_by_preflight(words: Sequence[str]) -> list[str]:
     """The command of a preflight: after `--`, else the first word that is no option; [] without one."""
     return _parted(words)[1]
+
+
+def words_before(entrypoint: Start | None, words: Sequence[str]) -> tuple[str, ...]:
+    """The words of an ENTRYPOINT such as `sh -c`, for whose shell the words of CMD are a text; () for another one."""
+    if entrypoint is None or entrypoint.shell or text_for_shell(entrypoint.words) is not None:
+        return ()
+    return entrypoint.words if text_for_shell((*entrypoint.words, *words)) is not None else ()
 
 
 def runs_preflight(start: Start | None) -> bool:

@@ -16,8 +16,15 @@ from gpudoctor.dockerfile.installs import PipInstall
 from gpudoctor.dockerfile.project_lines import project_lines
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
 from gpudoctor.dockerfile.requirements import Requirement
-from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, install_words, rewritten, without_conda
-from gpudoctor.dockerfile.torch_dependents import pins_torch
+from gpudoctor.dockerfile.rewriting import (
+    TorchIndex,
+    changed_lines,
+    in_place,
+    install_words,
+    rewritten,
+    without_conda,
+)
+from gpudoctor.dockerfile.torch_dependents import pins_torch, release_for, releases_for
 from gpudoctor.dockerfile.torch_requests import TorchRequest, build_of_index
 from gpudoctor.dockerfile.torch_wheels import cuda_of, wheels_for
 from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, Severity
@@ -78,7 +85,8 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         first, *rest = project_lines(tool, version, build, url, wanted, file.endswith(".lock"), sourced)
         return "\n".join((f"{image.place(line)}: {first}", *rest))
     if file.endswith((".txt", ".in")) and step is not None and step.pip is not None:
-        return "\n".join(_in_requirements(step.pip, place, wanted, url))
+        own = _in_requirements(step.pip, place, wanted, url)
+        return "\n".join(dict.fromkeys((*own, *_of_dependents(recipe, image, wanted[0].text))))
     words = (*index, quoted(every))
     if step is None or step.pip is None:
         return f"{image.place(line)}: {image.written_run(' '.join(('pip install', *words)))}"
@@ -87,7 +95,7 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     if file in ("pyproject.toml", "setup.py", "setup.cfg"):
         before = " ".join((*install_words(step), *words))
         return in_place(image, step.command, f"{before} && {step.command.written or step.command.text}")
-    return "\n".join(_in_commands(image, step, every, TorchIndex(url, build)))
+    return "\n".join(dict.fromkeys(_in_commands(recipe, image, step, every, TorchIndex(url, build))))
 
 
 def _beside(
@@ -118,18 +126,53 @@ def step_of(image: Image, line: int, name: str) -> tuple[Step, Requirement]:
     return next(found)
 
 
-def _in_commands(image: Image, step: Step, wanted: tuple[PackageSpec, ...], index: TorchIndex) -> Iterator[str]:
-    """The command that installs torch, and the first ones that install its companions, as they should be written."""
-    companions = tuple(one for one in wanted if one.name != "torch")
-    others = islice((one for one in image.steps if one is not step and _installs(one, companions)), _MOST)
-    for one in sorted((step, *others), key=lambda one: one.command.line):
-        names = wanted if one is step else companions
-        new = {**dict.fromkeys(_brought_by_torch(one.pip), ""), **{each.name: quoted([each]) for each in names}}
-        yield in_place(image, one.command, rewritten(one, new, index))
+def _in_commands(
+    recipe: Recipe, image: Image, step: Step, wanted: tuple[PackageSpec, ...], index: TorchIndex
+) -> Iterator[str]:
+    """The command that installs torch, the first ones that install its companions, and those after it that ask for
+    torch again, as they should be written."""
+    companions, own = tuple(one for one in wanted if one.name != "torch"), image.steps.index(step)
+    dependents = [_dependents(recipe, one, wanted[0].text) for one in image.steps]
+    asked = [wanted if number >= own else companions for number in range(len(image.steps))]
+    others = (
+        number
+        for number, one in enumerate(image.steps)
+        if number != own and (dependents[number] or _installs(one, asked[number]))
+    )
+    for number in sorted((own, *islice(others, _MOST))):
+        one, names = image.steps[number], asked[number]
+        brought = dict.fromkeys(_brought_by_torch(one.pip), "")
+        new = {**dependents[number], **brought, **{each.name: quoted([each]) for each in names}}
+        ours = index if number == own or _installs(one, names) else None
+        yield from changed_lines(image, one.command, rewritten(one, new, ours))
     for one in islice((one for one in image.steps if _installs(one, companions, in_file=True)), _MOST):
         assert one.pip is not None
         files = (found.file for each in companions if (found := one.pip.asks_for(each.name)) is not None)
         yield from _in_requirements(one.pip, next(filter(None, files)), companions, index.url)
+
+
+def _of_dependents(recipe: Recipe, image: Image, torch: str) -> Iterator[str]:
+    """The lines of packages that require another torch, each with the release that is for this one."""
+    for step in image.steps:
+        named = _dependents(recipe, step, torch)
+        if named:
+            yield from changed_lines(image, step.command, rewritten(step, named))
+        for name, text in _dependents(recipe, step, torch, in_file=True).items():
+            asked = step.pip.asks_for(name) if step.pip is not None else None
+            yield f"{asked.file}: {text}" if asked is not None else text
+
+
+def _dependents(recipe: Recipe, step: Step, torch: str, in_file: bool = False) -> dict[str, str]:
+    """The packages of a command that require another torch, each with the release that is for this one."""
+    install, version = step.pip, torch.partition("==")[2].partition("+")[0]
+    if install is None or install.tool not in ("pip", "uv") or install.locked or install.elsewhere:
+        return {}
+    found = {}
+    for one in install.requirements:
+        release = release_for(one.name, version, recipe.matrix) if one.exact and bool(one.file) is in_file else ""
+        if release and one.exact not in releases_for(one.name, version, recipe.matrix):
+            found[one.name] = f"{one.name}=={release}"
+    return found
 
 
 def _installs(step: Step, companions: tuple[PackageSpec, ...], in_file: bool = False) -> bool:

@@ -17,6 +17,7 @@ from gpudoctor.dockerfile.devcontainer import read_devcontainer
 from gpudoctor.dockerfile.ignored import without_ignored
 from gpudoctor.dockerfile.image import Image, Later
 from gpudoctor.dockerfile.kubernetes import is_manifest, read_manifests
+from gpudoctor.dockerfile.other_files import other_kind
 from gpudoctor.dockerfile.recipe import RecipeService
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
@@ -101,6 +102,7 @@ class _Reader:
         target: str,
         or_here: bool = False,
         later: Later | None = None,
+        given_in: Mapping[str, str] = {},
     ) -> Image:
         """The image of a Dockerfile; the same arguments give the same image object. `or_here`: nothing names the
         context, so it may also be the working directory, as in `docker build -f docker/Dockerfile .`"""
@@ -118,6 +120,7 @@ class _Reader:
                     target,
                     self._bounds,
                     later,
+                    given_in,
                 )
         return self._built[key]
 
@@ -127,16 +130,16 @@ class _Reader:
         with _named(file):
             text = self._text(file)
             if is_manifest(text):
-                services, elsewhere = read_manifests(_place(file), text, self._bounds), set[str]()
+                services, elsewhere = read_manifests(_place(file), text, self._bounds), []
             else:
                 services = read_compose(_place(file), text, self._bounds, self._variables(folder))
-                elsewhere = self._given_elsewhere(file, folder)
+                elsewhere = self._elsewhere(file, folder)
         started: list[RecipeService] = []
         images: dict[tuple[object, ...], Image] = {}
         for found in services:
-            given = found.name in elsewhere
-            service = replace(found, open="another compose file of the folder gives it a GPU") if given else found
-            service = self._with_files(service, folder) if service.env_files else service
+            service = self._with_files(found, folder) if found.env_files else found
+            for other, always in elsewhere:
+                service = _with_another(service, other, always) if other.name == found.name else service
             with _named(file):
                 image = self._of_service(service, folder)
                 if image is not None:
@@ -169,19 +172,22 @@ class _Reader:
             image = self._of_service(service, folder, later)
         return ((image,) if image is not None else ()), (RecipeService(service, image),)
 
-    def _given_elsewhere(self, file: str, folder: str) -> set[str]:
-        """Services to which another compose file of the folder gives a GPU (compose.gpu.yaml, say)."""
-        names: set[str] = set()
+    def _elsewhere(self, file: str, folder: str) -> list[tuple[Service, bool]]:
+        """The services of the other compose files of a folder (compose.gpu.yaml, say), and whether compose adds them
+        without being told, as it does with an override."""
+        found: list[tuple[Service, bool]] = []
+        stem, _ = os.path.splitext(os.path.basename(file))
         for name in sorted(os.listdir(folder or "."))[:_MOST_FILES]:
             other = os.path.join(folder, name)
             if name == os.path.basename(file) or not _COMPOSE_NAME.match(name) or not os.path.isfile(other):
                 continue
             try:
-                found = read_compose(other, self._text(other), self._bounds)
+                services = read_compose(_place(other), self._text(other), self._bounds)
             except (RecipeError, InputError):
                 continue
-            names |= {service.name for service in found if service.given_gpus}
-        return names
+            always = os.path.basename(file) in COMPOSE and os.path.splitext(name)[0] == f"{stem}.override"
+            found += ((service, always) for service in services)
+        return found
 
     def _of_service(self, service: Service, folder: str, later: Later | None = None) -> Image | None:
         """The image that a service builds, else the one that it names; None if neither is known. `later` runs in its
@@ -191,7 +197,10 @@ class _Reader:
             file = os.path.join(context, service.dockerfile or "Dockerfile")
             if os.path.isfile(file):
                 arguments = {**service.arguments, **self._arguments}
-                return self.image(file, context, arguments, service.target, later=later)
+                written = {
+                    name: service.written_argument(name) for name in service.arguments.keys() - self._arguments.keys()
+                }
+                return self.image(file, context, arguments, service.target, later=later, given_in=written)
             return None
         facts = self._matrix.images.base_image(service.image) if service.image else None
         if facts is None:
@@ -258,6 +267,19 @@ class _Reader:
         return self._contexts[folder]
 
 
+def _with_another(service: Service, other: Service, always: bool) -> Service:
+    """A service with what another compose file says of it. `always`: compose adds that file without being told."""
+    if other.given_gpus:
+        service = replace(service, open="another compose file of the folder gives it a GPU")
+    if other.environment.get("NVIDIA_VISIBLE_DEVICES") or other.env_files:
+        service = replace(service, by_variable=False)
+    if not always:
+        return service
+    places = {name: other.place_of_variable(name) for name in other.environment}
+    environment = {**service.environment, **other.environment}
+    return replace(service, environment=environment, set_in={**service.set_in, **places})
+
+
 def _assignments(text: str) -> Iterator[tuple[int, str, str]]:
     """The variables of a file such as .env, each with its line."""
     for number, line in enumerate(text.splitlines(), start=1):
@@ -284,11 +306,16 @@ def _manifests_in(folder: str) -> list[str]:
 
 @contextmanager
 def _named(file: str) -> Iterator[None]:
-    """Report what is wrong with a file together with its name."""
+    """Report what is wrong with a file together with its name, or what it is if it is of another kind."""
     try:
         yield
-    except (RecipeError, BoundError) as error:
+    except BoundError as error:
         raise InputError(f"{file}: {error}") from None
+    except RecipeError as error:
+        own = os.path.basename(file) in (*COMPOSE, *DOCKERFILES, *DEVCONTAINERS)
+        raise InputError(
+            f"{file}: {(not own and other_kind(os.path.basename(file), _text(file))) or error}"
+        ) from None
 
 
 def _key(image: Image) -> tuple[object, ...]:

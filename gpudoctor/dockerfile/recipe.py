@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from gpudoctor.dockerfile.commands import Command
+from gpudoctor.dockerfile.bounds import BoundError, Bounds
+from gpudoctor.dockerfile.commands import Command, commands, text_for_shell
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.frameworks import ImageFramework, frameworks_of
-from gpudoctor.dockerfile.image import Image, ImageVariable, Start
-from gpudoctor.dockerfile.preflights import NeededGpus, needed_gpus
+from gpudoctor.dockerfile.image import Image, ImageVariable, Start, Step
+from gpudoctor.dockerfile.preflights import NeededGpus, needed_gpus, words_before
+from gpudoctor.dockerfile.syntax import HereDocument, Instruction
 from gpudoctor.dockerfile.torch import torch_of
 from gpudoctor.dockerfile.torch_wheels import ImageTorch
 from gpudoctor.dockerfile.variables import NO_GPU, OVERRIDE
@@ -119,8 +121,23 @@ def _started(service: Service, image: Image | None) -> tuple[Start | None, Start
     """ENTRYPOINT and CMD of a service: its own, or those of its image."""
     entrypoint, own = (image.entrypoint, image.command) if image is not None else (None, None)
     if service.entrypoint is not None:
-        entrypoint, own = Start(service.entrypoint, service.line), None
-    return entrypoint, Start(service.command, service.line) if service.command is not None else own
+        entrypoint, own = start_of(service, service.entrypoint), None
+    if service.command is not None:
+        own = start_of(service, service.command, words_before(entrypoint, service.command))
+    return entrypoint, own
+
+
+def start_of(service: Service, words: tuple[str, ...], before: tuple[str, ...] = ()) -> Start:
+    """What a service has in place of ENTRYPOINT or CMD, with its commands. `before`: see `words_before`."""
+    whole = (*before, *words)
+    text = text_for_shell(whole) or ""
+    documents = (HereDocument(service.line, text),) if "\n" in text else ()
+    one = Instruction(service.line, "CMD", "", argv=None if documents else whole, documents=documents)
+    try:
+        steps = tuple(Step(command) for command in commands(one, {}, Bounds()))
+    except BoundError:
+        steps = ()
+    return Start(words, service.line, steps=steps)
 
 
 def line_of(image: Image, line: int, text: str) -> Evidence:

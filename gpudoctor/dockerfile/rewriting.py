@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 
 import msgspec
 from msgspec import Struct
 
+from gpudoctor.dockerfile.alignment import Piece, aligned
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
+from gpudoctor.dockerfile.definitions import written_values
 from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.installs import WITH_VALUE
 from gpudoctor.dockerfile.requirements import requirement
 from gpudoctor.dockerfile.torch_requests import build_of_index
-from gpudoctor.dockerfile.words import plain_words
+from gpudoctor.dockerfile.words import Token, plain_words
 
 _GAP = r"(?:[ \t]|[\\`][ \t]*\n(?:[ \t]*(?:#[^\n]*)?\n)*)+"
 """What separates two words in a Dockerfile: blanks, continued lines, and comments between them."""
@@ -62,6 +64,8 @@ def rewritten(
     """The command of a step with other requirements for some of its packages, and with more requirements at its end.
     `index` is where these come from."""
     head, words = _parts(step.command, tuple(packages))
+    choosing = next((at for at, word in enumerate(words) if _chooses_torch(word)), None)
+    chosen = words[choosing].written if choosing is not None else ""
     if index is not None:
         words = [word for word in words if not _chooses_torch(word)]
     shown = [one for word in words if (one := packages.get(word.package, word.written))]
@@ -75,8 +79,18 @@ def rewritten(
         plain = [word.written for word in words if not _brings_others(word)]
         own = (*head, *plain, "--index-url", index.url, *named)
         return f"{' '.join(own)} && {' '.join((*head, *(one for one in shown if one not in named)))}"
-    at = min(shown.index(one) for one in named)
-    return " ".join((*head, *shown[:at], *_index_options(step, index, bool(others)), *shown[at:]))
+    before = words[:choosing] if choosing is not None else ()
+    at = (
+        sum(1 for word in before if packages.get(word.package, word.written))
+        if choosing is not None
+        else min(shown.index(one) for one in named)
+    )
+    assigned = [word for word in head if word.startswith("UV_TORCH_BACKEND=")]
+    options = "" if assigned and _backend(step) else " ".join(_index_options(step, index, bool(others)))
+    head = tuple(f"UV_TORCH_BACKEND={index.build}" if word in assigned and index.url else word for word in head)
+    if choosing is not None and "=" in chosen.partition(" ")[0]:
+        options = re.sub(r"(?<=url) ", "=", options)
+    return " ".join(filter(None, (*head, *shown[:at], options, *shown[at:])))
 
 
 def split_off(step: Step, name: str, package: str, option: str) -> str:
@@ -110,28 +124,53 @@ def without_conda(step: Step, words: Iterable[str]) -> str:
 
 
 def in_place(image: Image, command: Command, new: str) -> str:
-    """The lines of the Dockerfile with another text for one command; only that text for a command of a script."""
+    """What to write for another text of one command: see `changed_lines`."""
+    return "\n".join(changed_lines(image, command, new))
+
+
+def changed_lines(image: Image, command: Command, new: str) -> Iterator[str]:
+    """The lines of the Dockerfile with another text for one command: what the text shares with the command stays as
+    written. Variables get other values where these make the difference. Only the text for a command of a script."""
     if command.script:
-        return f"{command.script}: {new}"
+        yield f"{command.script}: {new}"
+        return
     source = "\n".join(image.source[command.line - 1 : command.line - 1 + _LONGEST])
-    found = re.search(_pattern(command), source)
+    old = tuple(plain_words(command.written, Bounds())) if command.written else ()
+    found = re.search(_pattern(command, old), source)
     if found is None:
-        return f"{image.place(command.line)}: write in place of this command:\n{new}"
+        yield f"{image.place(command.line)}: write in place of this command:\n{new}"
+        return
+    stages = (one for one in image.builders if any(step.command == command for step in one.steps))
+    definitions = next(stages, image).definitions  # those of the stage that the command stands in
+    pieces, values = aligned(definitions, command, old, new)
+    yield from written_values(image.file, image.source, values, definitions.given_in)
+    new = "".join(_spaced(pieces, found)) if pieces else new
+    if new == found[0]:
+        return
     begin, end = source.rfind("\n", 0, found.start()) + 1, source.find("\n", found.end())
     text = source[begin : found.start()] + new + (source[found.end() : end] if end >= 0 else source[found.end() :])
     first = command.line + source.count("\n", 0, begin)
     last = first + found[0].count("\n")
     place = image.place(first) + (f"-{last}" if last > first else "")
-    whole = re.match(r"\s*RUN\s", text, re.IGNORECASE) and not re.search(r"[\\`]\s*$|<<", text)
-    return f"{place}: {text.strip()}" if whole else f"{place}: write:\n{text}"
+    whole = re.match(r"\s*RUN\s", text, re.IGNORECASE) and not re.search(r"[\\`]\s*$|<<|\n", text)
+    yield f"{place}: {text.strip()}" if whole else f"{place}: write:\n{text}"
 
 
-def _pattern(command: Command) -> str:
-    """What finds a command in the text of its file."""
-    if command.written:
-        return _GAP.join(re.escape(word) for word in command.written.split()) + _END
-    words = r"\s*,\s*".join(re.escape(msgspec.json.encode(word).decode()) for word in command.argv)
-    return rf"\[\s*{words}\s*\]"
+def _spaced(pieces: Sequence[Piece], found: re.Match[str]) -> Iterator[str]:
+    """A command with the gaps that its words have in the file. Those of words that are gone go, too."""
+    for number, (text, at) in enumerate(pieces):
+        if number:
+            yield " " if at is None or at == 0 else found[2 * at]
+        yield text
+
+
+def _pattern(command: Command, old: Sequence[Token]) -> str:
+    """What finds a command in the text of its file: a group for each word, and for each gap between two."""
+    if old:
+        words = (_GAP.join(re.escape(part) for part in command.written[one.start : one.end].split()) for one in old)
+        return f"({_GAP})".join(f"({word})" for word in words) + _END
+    shown = r"\s*,\s*".join(re.escape(msgspec.json.encode(word).decode()) for word in command.argv)
+    return rf"\[\s*{shown}\s*\]"
 
 
 def _parts(command: Command, names: tuple[str, ...]) -> tuple[tuple[str, ...], list[_Word]]:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.apptainer import is_definition, parse_definition
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.build import Build, Stage, with_line
+from gpudoctor.dockerfile.definitions import Definitions, names_in
 from gpudoctor.dockerfile.image import CopyInstruction, Image, Later, Read, Step
 from gpudoctor.dockerfile.scripts import INSTALLER
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
@@ -38,9 +39,10 @@ def read_dockerfile(
     target: str = "",
     bounds: Bounds | None = None,
     later: Later | None = None,
+    given_in: Mapping[str, str] = {},
 ) -> Image:
-    """The image of a Dockerfile, or of a definition file of Apptainer. `arguments` are those of --build-arg, `target`
-    is a stage ("": the last one).
+    """The image of a Dockerfile, or of a definition file of Apptainer. `arguments` are those of --build-arg, and
+    `given_in` says where else they stand; `target` is a stage ("": the last one).
     Stages that it is not built from are ignored, as a builder does. `later` runs in a container of the image.
 
     Raises RecipeError for a text that no builder accepts, or if a bound is exceeded.
@@ -50,6 +52,7 @@ def read_dockerfile(
     definition = is_definition(text)
     found = parse_definition(text, arguments, bounds) if definition else parse(text, bounds)
     stages = _stages(found, build, bounds)
+    in_from = frozenset(name for one in found if one.name == "FROM" for name in names_in(one.text))
     chain = _chain(_chosen(stages, target))
     build.run(chain)
     if later is not None:
@@ -57,12 +60,17 @@ def read_dockerfile(
     origins = _origins(stages)
     form: Literal["dockerfile", "definition"] = "definition" if definition else "dockerfile"
     source = tuple(text.removeprefix("\ufeff").splitlines())
+
+    def defined(by: Build) -> Definitions:
+        return Definitions(tuple(by.definitions), arguments, given_in, in_from)
+
     builders = []
     for stage in _copied_stages(origins, chain):
         other = build.another()
         other.run(_chain(stage))
-        builders.append(_image(file, _chain(stage), other, tuple(other.copied), matrix, source, form))
-    own = _image(file, chain, build, _followed(origins, chain, build, matrix), matrix, source, form)
+        builders.append(_image(file, _chain(stage), other, tuple(other.copied), matrix, source, form, defined(other)))
+    copied = _followed(origins, chain, build, matrix)
+    own = _image(file, chain, build, copied, matrix, source, form, defined(build))
     return replace(own, bases=tuple(_bases(origins, chain[0])), builders=tuple(builders))
 
 
@@ -74,6 +82,7 @@ def _image(
     matrix: Matrix,
     source: tuple[str, ...],
     form: Literal["dockerfile", "definition"],
+    definitions: Definitions,
 ) -> Image:
     """The image of a stage whose instructions are applied."""
     base = chain[-1].image
@@ -95,6 +104,7 @@ def _image(
         command=build.command,
         source=source,
         form=form,
+        definitions=definitions,
     )
 
 

@@ -63,6 +63,8 @@ def could_not_check(question: ReportedQuestion) -> str:
 def _without_problems(report: Report, look: ReportStyle) -> Line:
     """The headline without problems. It is green only where a GPU and a framework could be used, and claims no more
     than was done."""
+    if look.about == "image" and not look.table:
+        return [("Nothing to check: no image and no container found.", "bold")]
     if look.about == "image":
         return [("No problem found", "bold green"), (" in what the image is built from.", "")]
     machine = report.machine

@@ -1,0 +1,55 @@
+"""Recipes that are not read: what a file is, and what can be checked in its place."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+_LONGEST = 64 << 10
+"""Characters in which the signs are looked for."""
+_ITS_IMAGE = "check the Dockerfile or the manifest that it uses"
+_RENDERED = "run `helm template . > all.yaml` and check that file"
+_INSTALLED = "check the Dockerfile that installs it, or the environment: gpudoctor check --python PATH"
+_IN_A_JOB = "write `gpudoctor preflight --` in front of its program"
+
+
+class _Kind(NamedTuple):
+    title: str
+    advice: str
+    name: str = ""
+    """What the name of such a file matches."""
+    text: tuple[str, ...] = ()
+    """What stands on lines of it: all of these."""
+
+
+_KINDS = (
+    _Kind("a template of Helm", _RENDERED, text=(r".*\{\{.*\.(Values|Release|Chart)\b",)),
+    _Kind("a template of Helm", _RENDERED, r".*\.tpl$"),
+    _Kind("a template", "check what becomes of it", r".*\.(jinja2?|j2|tmpl|template)$"),
+    _Kind("a file of values for Helm", _RENDERED, r"(.*[._-])?values([._-].*)?\.ya?ml$|Chart\.yaml$"),
+    _Kind("a recipe of Cog", "check what `cog debug` prints", r"cog\.ya?ml$"),
+    _Kind("a pipeline of GitLab", _ITS_IMAGE, r"\.gitlab-ci(\..*)?\.ya?ml$"),
+    _Kind("a workflow of GitHub", _ITS_IMAGE, text=(r"jobs:", r"""["']?on["']?:""")),
+    _Kind("an action of GitHub", _ITS_IMAGE, r"action\.ya?ml$"),
+    _Kind("a task of SkyPilot", _IN_A_JOB, text=(r"resources:", r"(run|setup):")),
+    _Kind("a cluster of Ray", _IN_A_JOB, text=(r"cluster_name:", r"provider:")),
+    _Kind("an environment of conda", _INSTALLED, text=(r"dependencies:", r"\s*-\s")),
+    _Kind("a project of pixi", _INSTALLED, r"pixi\.(toml|lock)$"),
+    _Kind("a project of Python", _INSTALLED, r"pyproject\.toml$|setup\.(py|cfg)$|Pipfile|(uv|poetry|pdm)\.lock$"),
+    _Kind("a list of packages", _INSTALLED, r"(.*[._-])?(requirements|constraints)([._-].*)?\.(txt|in)$"),
+    _Kind("a batch script of Slurm", _IN_A_JOB, text=(r"#SBATCH\s",)),
+    _Kind("a job of PBS", _IN_A_JOB, text=(r"#PBS\s",)),
+    _Kind("an app of Modal, whose image is written in Python", _IN_A_JOB, text=(r"(import|from) modal\b",)),
+    _Kind("a Python file", "give a Dockerfile, a compose file or a manifest", r".*\.py$"),
+    _Kind("a shell script", _IN_A_JOB, r".*\.sh$"),
+)
+
+
+def other_kind(name: str, text: str) -> str:
+    """What a file is that is neither a Dockerfile nor a compose file, with what to do instead; "" if unknown."""
+    head = text[:_LONGEST]
+    for kind in _KINDS:
+        named = not kind.name or re.match(kind.name, name, re.IGNORECASE)
+        if named and all(re.search(rf"^{sign}", head, re.MULTILINE) for sign in kind.text):
+            return f"this is {kind.title}, which is not read: {kind.advice}"
+    return ""

@@ -1,0 +1,75 @@
+"""Files that `gpudoctor dockerfile` does not read: it says what they are, and never that they are in order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from gpudoctor.cli.dockerfile import dockerfile
+from gpudoctor.dockerfile.reading import read_recipe
+from gpudoctor.host import InputError
+from tests.support.check_cases import matrix
+from tests.test_dockerfile import dockerfile_report
+
+FILES = {
+    "cog.yaml": ("build:\n  gpu: true\n  python_version: '3.11'\npredict: predict.py:Predictor\n", "a recipe of Cog"),
+    "train.slurm": ("#!/bin/bash\n#SBATCH --gres=gpu:1\nRUN=1\nsrun python train.py\n", "a batch script of Slurm"),
+    "train.sh": ("#!/bin/bash\n#SBATCH -N 2\nsrun python train.py\n", "a batch script of Slurm"),
+    "values-prod.yaml": ("image:\n  repository: vllm/vllm-openai\nresources: {}\n", "a file of values for Helm"),
+    "deployment.yaml": (
+        'apiVersion: apps/v1\nkind: Deployment\nspec:\n  {{- with .Values.gpu }}\n  x: "{{ . }}"\n  {{- end }}\n',
+        "a template of Helm",
+    ),
+    "ci.yml": ("name: CI\non: [push]\njobs:\n  a:\n    runs-on: ubuntu-latest\n", "a workflow of GitHub"),
+    ".gitlab-ci.yml": (
+        "image: nvidia/cuda:12.8.0-base-ubuntu24.04\ntest:\n  script: [pytest]\n",
+        "a pipeline of GitLab",
+    ),
+    "task.yaml": ("resources:\n  accelerators: H100:8\nrun: |\n  torchrun train.py\n", "a task of SkyPilot"),
+    "cluster.yaml": ("cluster_name: a\nprovider:\n  type: aws\n", "a cluster of Ray"),
+    "environment.yml": ("name: a\ndependencies:\n  - pytorch=2.5\n", "an environment of conda"),
+    "pixi.toml": ('[workspace]\nchannels = ["conda-forge"]\n', "a project of pixi"),
+    "pyproject.toml": ('[project]\nname = "a"\n', "a project of Python"),
+    "requirements-gpu.txt": ("torch==2.6.0\n", "a list of packages"),
+    "app.py": ("import modal\napp = modal.App()\n", "an app of Modal"),
+    "Dockerfile.jinja": ("FROM {{ base }}-x {{ y }}\n", "a template"),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_of_another_kind_is_named_in_one_line(tmp_path: Path, name: str):
+    text, kind = FILES[name]
+    error = refusal(tmp_path / name, text)
+    assert error.startswith(f"{tmp_path / name}: this is {kind}") and "\n" not in error
+
+
+def test_a_mistake_in_a_file_that_is_read_is_told_as_such(tmp_path: Path):
+    wrong = refusal(tmp_path / "Dockerfile", "FROM a\nRUNN b # {{ .Values.c }}\n")
+    assert "line 2: 'RUNN' is not an instruction" in wrong
+    for name, text in (("compose.yaml", "resources: {}\nrun: a\n"), ("notes.yaml", "a: 1\n")):
+        assert "has no `services`" in refusal(tmp_path / name, text)
+
+
+def refusal(file: Path, text: str) -> str:
+    file.write_text(text)
+    with pytest.raises(InputError) as refused:
+        read_recipe(str(file), matrix(), {}, "")
+    return str(refused.value)
+
+
+def test_a_manifest_without_a_container_is_not_called_healthy(tmp_path: Path):
+    (tmp_path / "service.yaml").write_text("apiVersion: v1\nkind: Service\nspec: {ports: []}\n")
+    result = CliRunner().invoke(dockerfile, [str(tmp_path / "service.yaml")])
+    assert result.stdout.startswith("Nothing to check: no image and no container found.") and result.exit_code == 0
+
+
+def test_the_container_of_a_workflow_of_argo_is_read(tmp_path: Path):
+    (tmp_path / "workflow.yaml").write_text(
+        "apiVersion: argoproj.io/v1alpha1\nkind: Workflow\nspec:\n  templates:\n  - name: train\n    container:\n"
+        "      image: nvidia/cuda:12.8.0-base-ubuntu24.04\n      resources:\n        requests: {nvidia.com/gpu: 1}\n"
+    )
+    (found,) = dockerfile_report(tmp_path / "workflow.yaml")["findings"]
+    assert found["slug"] == "manifest-gpu-request"
+    assert "workflow.yaml:9: leave out nvidia.com/gpu" in found["fixes"][0]["steps"][0]["text"]
