@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding
-from gpudoctor.frameworks.torch.message_circumstances import tells_of
+from gpudoctor.finding import Evidence, Finding, NotJudged
+from gpudoctor.frameworks.torch.message_circumstances import INTEGRATED, tells_of
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
-from gpudoctor.frameworks.torch.smoke_faults import CRASH
+from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE
+from gpudoctor.late_regex import late
 from gpudoctor.machine import Told
 from gpudoctor.plain_text import TO_BE_SURE, sentence
 from gpudoctor.situation import Situation
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
     _Complaint = tuple[ToldCircumstance, Told]
 
 
-_BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu")
-"""What a person guesses, and the text may know: which build torch is."""
+_CLAUSE = late(r"[,;]|\b(?:and|but|also)\b")
+_OF_A_SEEN_GPU = (*NO_CODE, INTEGRATED, "hsa-override-wrong", "amd-gpu-hang")
+"""Causes of failures that begin where torch sees the GPU, and computes on it."""
+_OF_BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu", *NO_CODE)
+"""What a person guesses, and the text may know: which build torch is, and for which GPUs."""
 
 
 @check("GPD447", "circumstance-told", "framework")
@@ -44,7 +49,10 @@ def circumstance_told(situation: Situation) -> Verdicts:
     That of the cause.
     """
     for row, said in _matters(situation):
-        if row.slug in _BUILDS and is_refuted(situation, row.slug):
+        if row.slug in _OF_BUILDS and is_refuted(situation, row.slug):
+            if row.slug in NO_CODE:  # it crashes all the same
+                why = f"\u201c{said.text.rstrip('.')}\u201d: torch has code for the GPUs here, so that is not why"
+                yield NotJudged(f"{why}. {TO_BE_SURE} {sentence(row.ask)}", matters=True)
             continue
         yield Finding(
             severity=row.severity,
@@ -69,7 +77,7 @@ def _matters(situation: Situation) -> Iterator[_Complaint]:
     complaints = [
         (row, said)
         for row, said in told_circumstances(situation)
-        if said.complains and not (row.of_message or (text.works and row.of_torch))
+        if said.complains and not (row.of_message or (text.works and row.of_torch and row.slug not in _OF_A_SEEN_GPU))
     ]
     if tells_a_fault(situation):
         found: list[_Complaint] = []
@@ -83,11 +91,24 @@ def _matters(situation: Situation) -> Iterator[_Complaint]:
             complaints = []
     areas |= {row.area for row, _ in found}
     for row, said in complaints:
-        if row.area in {"", *areas} or any(said.line == one.line and said.text in one.text for _, one in found):
+        if row.area in {"", *areas} or any(_is_of_the_same_words(row, said, *one) for one in found):
             continue
         areas.add(row.area)
         found.append((row, said))
     yield from found
+
+
+def _is_of_the_same_words(row: ToldCircumstance, said: Told, other: ToldCircumstance, told: Told) -> bool:
+    """Whether two complaints are one sentence, and no part of it tells the one and another part the other."""
+    if said.line != told.line or said.text not in told.text:
+        return False
+    clauses = _CLAUSE.split(said.text.lower())
+    one, two = ({place for place, clause in enumerate(clauses) if _tells(each, clause)} for each in (row, other))
+    return not (one - two and two - one)
+
+
+def _tells(row: ToldCircumstance, clause: str) -> bool:
+    return bool(row.pattern) and re.search(row.pattern, clause, re.ASCII) is not None
 
 
 def _one_of_each_line(complaints: list[_Complaint]) -> list[_Complaint]:

@@ -68,6 +68,7 @@ _NO_RIGHTS = "amd-device-permission"
 _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
 """Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
 _CPU_BUILD = "torch-cpu-only"
+_DEVICE = re.compile(r"current device: (?P<index>\d{1,2}), in function ggml_")
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
 _OLDEST_ROCM = (6, 0)
 """Of the builds of torch that are still in use: what AMD supported by then has code in each of them."""
@@ -216,8 +217,10 @@ def _fixes(
     of_program = row.slug in NO_CODE and (causes[0] == _EXTENSION or not all(one.of_torch for one in circumstances))
     other_cause = of_program or (bool(better) and is_refuted(situation, row.slug))
     own = override_for_program(situation, fault.gpus, text) if of_program or not row.of_torch else ()
-    own = () if causes[:1] == (INTEGRATED,) or (row.of_torch and situation.variable(OVERRIDE) is not None) else own
-    return (*own, *map(fix_of, better.values()), *given, *(() if other_cause else fixes(situation, fault)))
+    own = () if row.of_torch and situation.variable(OVERRIDE) is not None else own
+    told_fixes = tuple(map(fix_of, better.values()))
+    first = (*given, *told_fixes) if causes[:1] == (INTEGRATED,) else (*own, *told_fixes, *given)
+    return (*first, *(() if other_cause else fixes(situation, fault)))
 
 
 def _circumstances(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[ToldCircumstance, ...]:
@@ -333,6 +336,8 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
     discrete = {gpu.arch.value or "" for gpu in gpus if not gpu.integrated}
     if not discrete or INTEGRATED not in row.also or (named and named[0] in discrete):
         return ()
+    if failed := _failed(situation, gpus):
+        return (INTEGRATED,) if failed[0].integrated else ()
     beside = {named[0]} if named else {gpu.arch.value or "" for gpu in gpus if gpu.integrated}
     others = [target for gfx in beside if (target := target_of(gfx)) and target.kind == "apu"]
     if named is None and not all((target := target_of(gfx)) and _is_in_every_build(target) for gfx in discrete):
@@ -384,7 +389,16 @@ def _has_code(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
 
 def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
     vendor = vendor_of_messages(situation)
-    return situation.usable_of(vendor) if vendor and row.about == "gpu" else ()
+    gpus = situation.usable_of(vendor) if vendor and row.about == "gpu" else ()
+    return _failed(situation, gpus) or gpus
+
+
+def _failed(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """The one of several GPUs on which a message says that it failed, by the number that the program gives it."""
+    found = _DEVICE.search(" ".join(situation.machine.errors)) if len(gpus) > 1 else None
+    if found is None or any(situation.variable(name) for name in _VISIBILITY):
+        return ()
+    return tuple(gpu for gpu in gpus if str(gpu.index) == found["index"])
 
 
 def _line(text: str, situation: Situation | None = None, row: ErrorPattern | None = None) -> str:
