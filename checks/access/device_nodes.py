@@ -203,8 +203,8 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
         read = "Reboot; the kernel log (`sudo dmesg | grep -i -e kfd -e amdgpu`) says why."
         assumed = situation.machine.assumes("amdgpu driver")
         load = (
-            "`sudo modprobe amdgpu`; if /dev/kfd is still missing, `sudo dmesg | grep -i -e kfd -e amdgpu` says why. A "
-            "container is given it by its configuration (`--device /dev/kfd --device /dev/dri`; LXC: an entry for it)."
+            "`sudo modprobe amdgpu`; if /dev/kfd is still missing, `sudo dmesg | grep -i -e kfd -e amdgpu` says why. "
+            "A container is given it by its configuration (`--device /dev/kfd --device /dev/dri`; LXC: an entry)."
         )
         yield finding(
             severity,

@@ -16,6 +16,7 @@ from gpudoctor.frameworks.torch.message_circumstances import (
     INTEGRATED,
     NO_GPU_ASKED_FOR,
     NO_GPU_GIVEN,
+    SEE_ROCMINFO,
     beyond,
     fix_for,
     override_for_program,
@@ -210,6 +211,8 @@ def _fixes(
     given = tuple(
         fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor, started_with))
     )
+    if row.slug == _CPU_BUILD and causes[:1] == (_NO_RIGHTS,) and _NO_RIGHTS not in told:
+        given = (SEE_ROCMINFO,)
     better: dict[str, ToldCircumstance] = {}
     for one in beyond(row, circumstances):
         better.setdefault(one.slug, one)  # the rows are in the order of what they tell
@@ -299,6 +302,7 @@ def _by_place(
     if row.slug not in NO_CODE:  # such a message tells the library that lacks it
         first += ("torch-rocm-no-arch-for-gpu",) * without_any_build(situation)
     first += (_HIDDEN,) * _names_another_gpu(situation)
+    first += (_NO_RIGHTS,) * (row.slug == _CPU_BUILD and situation.built_for == "amd")
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
