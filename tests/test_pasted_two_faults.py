@@ -62,6 +62,15 @@ from tests.support.judged_texts import problems
         # The second clause is the effect of the first.
         ("With secure boot enabled nvidia-smi fails, and torch runs on the CPU.", {"secure-boot-module-rejected"}),
         ("Since the kernel update nvidia-smi fails and CUDA is not available.", {"nvidia-dkms-kernel-mismatch"}),
+        # Two parts of one sentence.
+        (
+            "My user is not in the render group and torch is a CUDA build, RX 7800 XT.",
+            {"amd-device-permission", "cuda-torch-on-amd"},
+        ),
+        (
+            "My user is not in the render group, and amdgpu-dkms fails to build on the new kernel. RX 7800 XT.",
+            {"amd-device-permission", "amd-dkms-kernel-mismatch"},
+        ),
         # A sentence beside the message of another fault.
         (
             "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service\n"

@@ -201,11 +201,18 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
         whole = not (amd.kfd.absent or amd.topology.absent)
         boot = "Boot a kernel built with CONFIG_HSA_AMD (kernels of the large distributions are)."
         read = "Reboot; the kernel log (`sudo dmesg | grep -i -e kfd -e amdgpu`) says why."
+        assumed = situation.machine.assumes("amdgpu driver")
+        load = (
+            "`sudo modprobe amdgpu`; if /dev/kfd is still missing, `sudo dmesg | grep -i -e kfd -e amdgpu` says why. "
+            "A container is given it by its configuration (`--device /dev/kfd --device /dev/dri`; LXC: an entry)."
+        )
         yield finding(
             severity,
             gpus,
             message=f"KFD lists another GPU of this kind and not {called(gpus)}, which has no compute access."
             if whole
+            else "/dev/kfd is missing: the kernel has no GPU for computing."
+            if assumed
             else f"/dev/kfd is missing: amdgpu drives {called(gpus)} without its compute part.",
             saw="not listed by KFD" if whole else "no /dev/kfd",
             want="a KFD node" if whole else "/dev/kfd",
@@ -217,9 +224,11 @@ def amd_kfd_missing(situation: Situation) -> Verdicts:
             fixes=(by_hand("Reboot, and read why KFD leaves it out", read, "reboot"),)
             if whole
             else (
+                *(by_hand("Load amdgpu, and read why it has no GPU for computing", load, "root"),) * assumed,
                 by_hand("Boot a kernel with KFD", boot, "reboot"),
                 *amds_driver(situation, "Install AMD's kernel driver"),
             ),
+            confidence="likely" if assumed else "certain",
         )
     if not situation.in_container and not situation.in_wsl:
         yield from _missing_nodes(situation)

@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding
-from gpudoctor.frameworks.torch.message_circumstances import tells_of
+from gpudoctor.finding import Evidence, Finding, NotJudged
+from gpudoctor.frameworks.torch.message_circumstances import INTEGRATED, tells_of
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
-from gpudoctor.frameworks.torch.smoke_faults import CRASH
+from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE
 from gpudoctor.late_regex import late
 from gpudoctor.machine import Told
 from gpudoctor.plain_text import TO_BE_SURE, sentence
@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     _Complaint = tuple[ToldCircumstance, Told]
 
 
-_BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu")
-"""What a person guesses, and the text may know: which build torch is."""
 _JOINS = late(r"(?i);|\b(?:and|but|besides|also|moreover|additionally)\b")
+_OF_A_SEEN_GPU = (*NO_CODE, INTEGRATED, "hsa-override-wrong", "amd-gpu-hang")
+"""Causes of failures that begin where torch sees the GPU, and computes on it."""
+_OF_BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu", *NO_CODE)
+"""What a person guesses, and the text may know: which build torch is, and for which GPUs."""
 
 
 @check("GPD447", "circumstance-told", "framework")
@@ -47,7 +49,10 @@ def circumstance_told(situation: Situation) -> Verdicts:
     That of the cause.
     """
     for row, said in _matters(situation):
-        if row.slug in _BUILDS and is_refuted(situation, row.slug):
+        if row.slug in _OF_BUILDS and is_refuted(situation, row.slug):
+            if row.slug in NO_CODE:  # it crashes all the same
+                why = f"\u201c{said.text.rstrip('.')}\u201d: torch has code for the GPUs here, so that is not why"
+                yield NotJudged(f"{why}. {TO_BE_SURE} {sentence(row.ask)}", matters=True)
             continue
         yield Finding(
             severity=row.severity,
@@ -73,7 +78,7 @@ def _matters(situation: Situation) -> Iterator[_Complaint]:
     complaints = [
         (row, said)
         for row, said in told_circumstances(situation)
-        if said.complains and not (row.of_message or (text.works and row.of_torch))
+        if said.complains and not (row.of_message or (text.works and row.of_torch and row.slug not in _OF_A_SEEN_GPU))
     ]
     if tells_a_fault(situation):
         found: list[_Complaint] = []

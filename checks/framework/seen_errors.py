@@ -16,6 +16,7 @@ from gpudoctor.frameworks.torch.message_circumstances import (
     INTEGRATED,
     NO_GPU_ASKED_FOR,
     NO_GPU_GIVEN,
+    SEE_ROCMINFO,
     beyond,
     fix_for,
     override_for_program,
@@ -72,6 +73,7 @@ _LOOK_AT_THE_DRIVER = by_hand(
     "CUDA Version below that of torch, update the driver. If it is well, look at CUDA_VISIBLE_DEVICES.",
 )
 """Where torch is a build for NVIDIA's GPUs and finds none."""
+_DEVICE = re.compile(r"current device: (?P<index>\d{1,2}), in function ggml_")
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
 _OLDEST_ROCM = (6, 0)
 """Of the builds of torch that are still in use: what AMD supported by then has code in each of them."""
@@ -223,6 +225,8 @@ def _fixes(
     given = tuple(
         fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor, container_command))
     )
+    if row.slug == _CPU_BUILD and causes[:1] == (_NO_RIGHTS,) and _NO_RIGHTS not in told:
+        given = (SEE_ROCMINFO,)
     better: dict[str, ToldCircumstance] = {}
     for one in beyond(row, circumstances):
         better.setdefault(one.slug, one)  # the rows are in the order of what they tell
@@ -230,7 +234,9 @@ def _fixes(
     of_program = row.slug in NO_CODE and (causes[0] == _EXTENSION or not all(one.of_torch for one in circumstances))
     other_cause = of_program or (bool(better) and is_refuted(situation, row.slug))
     own = override_for_program(situation, fault.gpus, text) if of_program or not row.of_torch else ()
-    own = () if causes[:1] == (INTEGRATED,) or (row.of_torch and situation.variable(OVERRIDE) is not None) else own
+    own = () if row.of_torch and situation.variable(OVERRIDE) is not None else own
+    told_fixes = tuple(map(fix_of, better.values()))
+    first = (*given, *told_fixes) if causes[:1] == (INTEGRATED,) else (*own, *told_fixes, *given)
     if row.slug == _CPU_BUILD and situation.machine.system.jetson.known:
         last = fixes_elsewhere("jetson", situation, situation.usable, situation.torch)
     elif row.slug == _CPU_BUILD and situation.torch is not None and is_refuted(situation, row.slug):
@@ -239,7 +245,7 @@ def _fixes(
         last = () if other_cause else fixes(situation, fault)
     if row.slug == _OLD_DRIVER and situation.usable:
         last = worthwhile(situation, situation.usable, last)
-    return (*own, *map(fix_of, better.values()), *given, *last)
+    return (*first, *last)
 
 
 def _circumstances(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[ToldCircumstance, ...]:
@@ -321,6 +327,7 @@ def _by_place(
     if row.slug not in NO_CODE:  # such a message tells the library that lacks it
         first += ("torch-rocm-no-arch-for-gpu",) * without_any_build(situation)
     first += (_HIDDEN,) * _names_another_gpu(situation)
+    first += (_NO_RIGHTS,) * (row.slug == _CPU_BUILD and situation.built_for == "amd")
     first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
     first += (_NO_UVM,) * (_UVM in (row.slug, *row.also) and _lacks_uvm(situation))
@@ -359,6 +366,8 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
     discrete = {gpu.arch.value or "" for gpu in gpus if not gpu.integrated}
     if not discrete or INTEGRATED not in row.also or (named and named[0] in discrete):
         return ()
+    if failed := _failed(situation, gpus):
+        return (INTEGRATED,) if failed[0].integrated else ()
     beside = {named[0]} if named else {gpu.arch.value or "" for gpu in gpus if gpu.integrated}
     others = [target for gfx in beside if (target := target_of(gfx)) and target.kind == "apu"]
     if named is None and not all((target := target_of(gfx)) and _is_in_every_build(target) for gfx in discrete):
@@ -419,4 +428,12 @@ def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
     vendor = vendor_of_messages(situation)
     gpus = situation.usable_of(vendor) if vendor and row.about == "gpu" else ()
     lacking = {fit.gpu for fit in fits(situation) if not fit.served} if row.slug in NO_CODE and len(gpus) > 1 else ()
-    return tuple(gpu for gpu in gpus if gpu in lacking) or gpus
+    return _failed(situation, gpus) or tuple(gpu for gpu in gpus if gpu in lacking) or gpus
+
+
+def _failed(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """The one of several GPUs on which a message says that it failed, by the number that the program gives it."""
+    found = _DEVICE.search(" ".join(situation.machine.errors)) if len(gpus) > 1 else None
+    if found is None or any(situation.variable(name) for name in _VISIBILITY):
+        return ()
+    return tuple(gpu for gpu in gpus if str(gpu.index) == found["index"])

@@ -9,6 +9,7 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Device, Evidence, Finding, Severity, by_hand
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
+from gpudoctor.frameworks.torch.message_circumstances import SEE_ROCMINFO
 from gpudoctor.machine import PLATFORMS, Gpu, Library, Torch, Vendor
 from gpudoctor.plain_text import number_of
 from gpudoctor.situation import Situation
@@ -195,6 +196,9 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
     said = torch.trial.value.error if torch.trial.value else ""
     names = gpu_names(gpus)
     text = "Reboot and run the program again; if torch still sees no GPU, install this torch again."
+    again = by_hand("Reboot, then check again", text, "reboot")
+    # Of a text nobody knows who may open the nodes.
+    told = situation.machine.pasted is not None and situation.built_for == "amd"
     return Finding(
         severity="error",
         message=f"{build_name(torch)} was imported and sees no GPU, although {names} could be used"
@@ -204,7 +208,7 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
         subject=f"torch {torch.version}",
         confidence="likely",
         evidence=(Evidence("torch.trial", said or "no GPU", torch.trial.source),),
-        fixes=(by_hand("Reboot, then check again", text, "reboot"),),
+        fixes=(SEE_ROCMINFO, again) if told else (again,),
         possible_causes=_explanations(situation, said),
     )
 

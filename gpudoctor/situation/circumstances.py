@@ -35,7 +35,7 @@ def _concerned(situation: Situation, row: ToldCircumstance, said: Told) -> bool:
     if situation.built_for:
         vendors.add(situation.built_for)
     pasted = situation.machine.pasted
-    return row.vendor in (vendors or {vendor_named(said.text) or (pasted and pasted.vendor) or "nvidia"})
+    return row.vendor in (vendors or {(pasted and pasted.vendor) or vendor_named(said.text) or "nvidia"})
 
 
 def fix_of(row: ToldCircumstance) -> Fix:

@@ -25,6 +25,12 @@ FIND_THE_LIBRARY = by_hand(
     'Check with `python -c "import torch; print(torch.__file__, torch.__version__)"` that this torch is the '
     "one that the program imports.",
 )
+SEE_ROCMINFO = by_hand(
+    "See whether ROCm finds the GPU",
+    "Run rocminfo as the user of the program. If it lists no GPU: `sudo usermod -aG render,video $USER` and log in "
+    "again; in a container give it /dev/kfd and /dev/dri and these groups. If it lists the GPU, unset "
+    "HIP_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES.",
+)
 _GIVE_GPUS = by_hand(
     "Give the container the GPUs",
     "On the host, run `sudo nvidia-ctk runtime configure --runtime=docker` (or containerd) and restart it. "

@@ -60,6 +60,11 @@ def _has_no_amd_gpu(situation: Situation) -> bool:
     return bool(_known_gpus(situation)) and not situation.machine.of_vendor("amd")
 
 
+def _is_for_amd(situation: Situation) -> bool:
+    """Whether torch is a ROCm build, and the GPUs are AMD's: NVIDIA's driver is not why it sees none."""
+    return situation.built_for == "amd" and not situation.machine.of_vendor("nvidia")
+
+
 def _has_no_switches(situation: Situation) -> bool:
     """NVSwitches connect boards for servers alone."""
     gpus = _known_gpus(situation)
@@ -131,7 +136,7 @@ _RULES: dict[str, Callable[[Situation], bool]] = {
     "torch-cpu-only": _is_gpu_build,
     "torch-wrong-build-or-cpu": _is_built_for_the_gpus,
     "driver-too-old": _driver_serves,
-    "cuda-torch-on-amd": _has_no_amd_gpu,
+    "cuda-torch-on-amd": lambda situation: _has_no_amd_gpu(situation) or situation.built_for == "amd",
     "fabric-manager-not-running": _has_no_switches,
     "nvidia-driver-dropped-gpu": _was_never_dropped,
     "blackwell-open-module": lambda situation: _takes_either_module(situation, "required"),
@@ -139,7 +144,7 @@ _RULES: dict[str, Callable[[Situation], bool]] = {
     "wsl-driver": _is_outside_wsl,
     "rocm-wsl-unsupported": _is_outside_wsl,
     "rocm-wsl-dxg-env": _is_outside_wsl,
-    "no-driver": _has_a_driver_outside,
+    "no-driver": lambda situation: _has_a_driver_outside(situation) or _is_for_amd(situation),
     "amd-kfd-missing": _is_in_docker_desktop,
     "amd-device-permission": _may_open_kfd,
     "container-toolkit-missing": _has_the_toolkit_of_docker_desktop,

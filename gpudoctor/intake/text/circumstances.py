@@ -107,7 +107,7 @@ _BETWEEN = late(r"(?<=[.;!?])(?<!\.\.)\s+")
 _HELPED = late(
     r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
     r"|works? (?:again|now|for me)|(?:seem|appear)(?:s|ed)? to (?:have )?(?:fix|solve|resolve|help)(?:e?d)?"
-    r"|\b(?:when|if|once) (?:i|we) [^.;!?\n]{1,40}, ?(?:it|all|everything) works\b"
+    r"|\b(?:when|if|once) (?:i|we) [^.;!?\n]{1,40}(?:, ?it|,? (?:all|everything)) works\b"
     r"|(?:did|does) the trick|workaround|restor(?:es|ed)"
     r"|got (?:it|this|that|things|everything) (?:working|to work|running))\b|可以了",
     re.ASCII,

@@ -9,7 +9,7 @@ from gpudoctor.intake.text.facts import SILENT, Facts
 from gpudoctor.intake.text.ranking import decided, decided_with
 from gpudoctor.intake.text.torch import source
 from gpudoctor.late_regex import late
-from gpudoctor.machine import DeviceNode, Machine, absent, known, unknown
+from gpudoctor.machine import DeviceNode, Gpu, Machine, absent, known, unknown
 
 _NO_GPU = late(
     r"No CUDA GPUs|no NVIDIA driver|No HIP GPUs|no CUDA-capable device|No devices were found|libcuda\.so|hsa api call"
@@ -27,6 +27,7 @@ def with_nodes(machine: Machine, facts: Facts) -> Machine:
     if any(name.startswith("/dev/kfd") for name in missing):
         gone = absent(where, "no such file")
         machine = replace(machine, amd=replace(machine.amd, kfd=gone, topology=unknown(SILENT)))
+        machine = replace(machine, gpus=tuple(map(_without_kfd_node, machine.gpus)))
     if "/dev/dri" in missing:
         machine = replace(machine, amd=replace(machine.amd, render_nodes=known((), where)))
     machine = _with_refusals(machine, facts)
@@ -57,6 +58,11 @@ def _with_refusals(machine: Machine, facts: Facts) -> Machine:
     if kfd.value is not None and (tried := as_the_user_finds_it(facts, kfd.value)):
         return replace(machine, amd=replace(machine.amd, kfd=known(tried[0], source(tried[1]))))
     return machine
+
+
+def _without_kfd_node(gpu: Gpu) -> Gpu:
+    """A GPU of a machine that has no /dev/kfd: that the kernel lists it for compute was assumed."""
+    return replace(gpu, kfd_node=None) if gpu.vendor == "amd" else gpu
 
 
 def _without_gpus(nodes: tuple[DeviceNode, ...] | None) -> tuple[DeviceNode, ...]:

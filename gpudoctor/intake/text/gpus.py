@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.ranking import decided, gpus_of_best_source
 from gpudoctor.late_regex import late
-from gpudoctor.machine import Vendor
+from gpudoctor.machine import OVERRIDE, Vendor
 from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.names import alternatives, product
 from gpudoctor.matrix.questions import Matrix
@@ -82,10 +82,13 @@ def unnamed_gpu(facts: Facts, matrix: Matrix, *, rocm: bool) -> tuple[tuple[Name
         board = Identity(vendor="nvidia", name="NVIDIA Jetson", arch="", integrated=True, jetson=True)
         return ((NamedGpu(tegra.line, "tool"), matrix.gpus.gpu_by_l4t(tegra.value) or board),)
     assumed = assumed_gpu(facts, rocm=rocm)
+    overridden = decided(facts, f"variable {OVERRIDE}") is not None
     if all(identity.vendor == "amd" for _, identity in assumed):
         for said in (one for one in facts.said if one.what == "processor"):
             gpu = next(iter(matrix.gpus.gpus_by_name(said.value)), None) or matrix.gpus.gpu_of_processor(said.value)
-            if gpu is not None and gpu.vendor == "amd" and matrix.amd.is_for_computing(gpu.arch):
+            # Who overrides the target wants to compute on a GPU, and names no other one.
+            wanted = gpu is not None and (matrix.amd.is_for_computing(gpu.arch) or overridden)
+            if gpu is not None and wanted and gpu.vendor == "amd":
                 return ((NamedGpu(said.line, "prose"), gpu),)
     return assumed
 
@@ -190,13 +193,32 @@ def _of_vendor(gpu: NamedGpu) -> Identity | None:
 def _of_prose(
     named: tuple[NamedGpu, ...], matrix: Matrix
 ) -> tuple[tuple[tuple[NamedGpu, Identity], ...], tuple[str, ...]]:
-    """The GPU that sentences name, if all that they name can be one; or the several of a machine, if one sentence
-    names them together."""
+    """The GPU that sentences name, if all that they name can be one; the several of a machine, if one sentence names
+    them together; and beside a discrete GPU of AMD the integrated one of the processor."""
     found = [(gpu, identity) for gpu in named if (identity := identity_of(gpu, matrix)) and identity.arch]
     archs = {identity.arch for _, identity in found}
-    if len(archs) != 1:
-        block = next((gpu.block for gpu, _ in found if gpu.block), 0)
-        together = tuple({one.arch: (gpu, one) for gpu, one in reversed(found) if gpu.block == block}.values())[::-1]
-        return together if block and {one.arch for _, one in together} == archs else (), ()
-    best = max(found, key=lambda pair: len(pair[0].name))
-    return (best,), ()
+    if len(archs) == 1:
+        return (_longest(found),), ()
+    block = next((gpu.block for gpu, _ in found if gpu.block), 0)
+    together = tuple({one.arch: (gpu, one) for gpu, one in reversed(found) if gpu.block == block}.values())[::-1]
+    if block and {one.arch for _, one in together} == archs:
+        return together, ()
+    return _with_an_integrated_one(found), ()
+
+
+def _with_an_integrated_one(found: list[tuple[NamedGpu, Identity]]) -> tuple[tuple[NamedGpu, Identity], ...]:
+    """One discrete and one integrated GPU of AMD, if that is all that is named."""
+    # A list of the targets that a build has names GPUs of nobody.
+    discrete = [pair for pair in found if not (pair[1].integrated or _GFX_IN_NAME.search(pair[0].name or "gfx900"))]
+    integrated = [pair for pair in found if pair[1].integrated]
+    kinds = (discrete, integrated)
+    archs = {identity.arch for _, identity in found}
+    of_amd = all(identity.vendor == "amd" for _, identity in found)
+    others = archs - {identity.arch for kind in kinds for _, identity in kind}
+    if of_amd and not others and all(len({identity.arch for _, identity in kind}) == 1 for kind in kinds):
+        return _longest(discrete), _longest(integrated)
+    return ()
+
+
+def _longest(found: list[tuple[NamedGpu, Identity]]) -> tuple[NamedGpu, Identity]:
+    return max(found, key=lambda pair: len(pair[0].name))

@@ -108,6 +108,8 @@ _PACKAGE_OF = {
 _PLATFORM = late(r"Linux-\d")
 """Of Python's `platform.platform()`."""
 _MOST = 64
+_KERNEL_OF_WSL = late(r"(\d+\.\d+\.\d+\.\d+)-\d{1,2}")
+"""What `wsl --version` prints of it: "6.6.87.2-1"."""
 _WITHIN = late(r"(?P<os>Linux), (?P<kind>Docker|Podman)", re.I)
 """What the form of ollama's issues offers."""
 _OF_FASTFETCH = late(r"(?: @ [\d.]{1,5} GHz)?(?: \([\d.]{1,6} GiB\))? \[(?:Discrete|Integrated)\]$")
@@ -237,7 +239,9 @@ def _system(what: str, value: str, number: int, facts: Facts) -> None:
     if what == "arch":
         facts.say(what, _ARCHITECTURES.get(value.lower().replace("-", "_"), ""), number, "report")
     elif what == "kernel":
-        facts.say(what, value.removeprefix("Linux ").rstrip("."), number, "report")
+        release = value.removeprefix("Linux ").rstrip(".")
+        of_wsl = _KERNEL_OF_WSL.fullmatch(release)
+        facts.say(what, f"{of_wsl[1]}-microsoft-standard-WSL2" if of_wsl else release, number, "report")
     elif _PLATFORM.match(value):
         facts.say("platform", value, number, "report")
     elif inside := _WITHIN.fullmatch(value):

@@ -60,6 +60,8 @@ _ASKS_FOR_GPUS = late(r"--(?:gpus|device|runtime|privileged|hooks-dir)\b|NVIDIA_
 """A command for a container that gives it GPUs in some way."""
 _GIVES_NODES = late(r"--privileged|--device[= ]\S*(?:nvidia|dri)")
 """Options that need no toolkit on the host to have an effect."""
+_NODE_ASKED_FOR = 'adding custom device "/dev/'
+"""In what Docker says of a node that it was to give a container."""
 
 
 def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> Machine:
@@ -305,7 +307,8 @@ def _pasted(
         begun = None
     command, told = decided(facts, "container command"), borne_out(facts, machine, matrix)
     in_desktop = any(one.circumstance == DOCKER_DESKTOP for one in told)  # the nodes are of its virtual machine
-    given, engine = command is not None and bool(_GIVES_NODES.search(command.value)), decided(facts, "container")
+    given = command is not None and bool(_GIVES_NODES.search(command.value))
+    given, engine = given or any(_NODE_ASKED_FOR in line.text for line in facts.errors), decided(facts, "container")
     asks = command is None or _ASKS_FOR_GPUS.search(command.value)
     started = f"{engine.value} run {without_secrets(command.value)}" if command and engine and not asks else ""
     return PastedText(

@@ -270,7 +270,7 @@ _PYTHON_FOLDER = late(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>
 _FOR_AMD = late(
     r"download\.pytorch\.org/whl/(?:nightly/|test/)?rocm\d"
     r"|(?<![A-Za-z])(?:AMD|Radeon|amd)(?: [\w-]{1,12}){0,3} (?:GPU|gpu|(?:graphics |video )?card)s?\b"
-    r"|\b(?:GPU|(?:graphics |video )?card)\W{1,3}(?:\w{1,3}\W{1,2})?(?:AMD|Radeon)\b"
+    r"|\b(?:GPU|(?:graphics |video )?card)\W{1,3}(?:\w{1,3}\W{1,2}){0,2}(?:AMD|Radeon)\b"
     r"|(?i:\b(?:using|use|have|got|own|with|on|running) (?:an? |my )?(?:AMD|Radeon)\b)"
     r"(?! (?i:cpu|ryzen|epyc|processor|thread))"
     r"|(?i:(?<![/\w.-])rocm\b)(?!(?: used to build| runtime is found|_)|\s?[:=]\s?(?:N/?A|None|False|Could not))"
