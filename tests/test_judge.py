@@ -17,7 +17,7 @@ from gpudoctor.engine import Suite, in_order, judge
 from gpudoctor.exit_codes import exit_code
 from gpudoctor.finding import Finding, NotJudged
 from gpudoctor.host import InputError
-from gpudoctor.machine import NvidiaApi, absent, known
+from gpudoctor.machine import Extension, NvidiaApi, absent, known
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import Tables
 from gpudoctor.requirement import parse
@@ -25,7 +25,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.suites import machine_checks
 from tests.support.check_cases import matrix
 from tests.support.faulty_machines import MACHINES
-from tests.support.machines import change, no_gpu_machine, torch, with_environment
+from tests.support.machines import change, no_gpu_machine, nvidia_machine, torch, with_environment
 
 MATRIX = Matrix(Tables(version="test"))
 
@@ -155,6 +155,16 @@ def test_files_of_checks_without_anything_to_look_at_are_not_imported() -> None:
     assert {"driver.no_driver", "driver.gpu_hardware", "packages.unmet_dependencies"} <= imported
     late = {"driver.wsl", "framework.rocm_coverage", "gpudoctor.requirement", "smoke.failed_kernels"}
     assert not late & imported
+
+
+def test_without_a_usable_gpu_code_for_one_is_not_judged() -> None:
+    """The file of these checks brings all that chooses a build and a driver: a sixth of all that a start imports."""
+    built = Extension(package="flash-attn", version="2.8.3", path="/v/flash_attn.so", sass=("sm_80",), of_torch=True)
+    machine = with_environment(nvidia_machine(torch=torch("2.6.0+cu124")), extensions=(built,))
+    judged = {"ext-built-without-gpu-arch", "framework-cuda-libs-missing", "extension-torch-mismatch"}
+    for usable, asked in ((machine, judged), (change(machine, gpus=()), {"extension-torch-mismatch"})):
+        concerned = {check.slug for check in machine_checks().concerned(Situation(usable, matrix()))}
+        assert concerned & judged == asked
 
 
 @pytest.mark.parametrize("layer", ["driver", "access", "runtime", "framework", "packages", "smoke", "gpudoctor"])
