@@ -148,3 +148,92 @@ def test_which_docker_it_is_decides_what_gives_it_gpus(told: str, slug: str, adv
     assert found.slug == slug
     assert advice in str(found.fixes[0].remedies)
     assert slug == "container-toolkit-missing" or "WSL2" not in told or "nvidia-ctk" not in str(found.fixes)
+
+
+COMPOSE = """services:
+  ollama:
+    image: ollama/ollama
+    environment:
+      - {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "told", "slug", "fix"),
+    [
+        ('CUDA_VISIBLE_DEVICES="0"', "RTX 3060, ollama only uses the CPU.", "cuda-visible-devices", "'0'"),
+        (
+            "HSA_OVERRIDE_GFX_VERSION='10.3.0'",
+            "RX 6700 XT: HIP error: invalid device function",
+            "hsa-override-wrong",
+            "'10.3.0'",
+        ),
+    ],
+)
+def test_quotes_in_the_list_of_a_compose_file_are_part_of_the_value(
+    entry: str, told: str, slug: str, fix: str
+) -> None:
+    found = {one.slug: one for one in judgement(f"{COMPOSE.format(entry)}\n{told}").findings}
+    assert found[slug].severity == "error"
+    assert f"value={fix}" in str(found[slug].fixes[0])
+
+
+@pytest.mark.parametrize("entry", ['"CUDA_VISIBLE_DEVICES=0"', "CUDA_VISIBLE_DEVICES=0"])
+def test_an_entry_without_quotes_around_its_value_hides_no_gpu(entry: str) -> None:
+    told = "RTX 3060, ollama only uses the CPU."
+    assert "cuda-visible-devices" not in problems(f"{COMPOSE.format(entry)}\n{told}")
+    assert "cuda-visible-devices" not in problems(f'export CUDA_VISIBLE_DEVICES="0"\n{told}')
+
+
+UNSUPPORTED = "Error 803: system has unsupported display driver / cuda driver combination"
+
+
+@pytest.mark.parametrize(
+    ("told", "slug"),
+    [
+        ("docker run --gpus all vllm/vllm-openai:v0.15.0", "container-libcuda-baked-in"),
+        ("GPUStack in Kubernetes, driver 580", "container-libcuda-baked-in"),
+        ("In a container, after I upgraded the driver on the host", "driver-installed-no-reboot"),
+        ("In the container; nvidia-smi on the host fails, too", "driver-lib-mismatch"),
+        ("Ubuntu 24.04, no docker", "driver-lib-mismatch"),
+    ],
+)
+def test_a_container_that_starts_and_refuses_cuda_has_a_libcuda_of_its_own(told: str, slug: str) -> None:
+    found = first(f"{told}\n{UNSUPPORTED}")
+    assert found.slug == slug
+    assert ("LD_LIBRARY_PATH" in str(found.fixes[0])) == (slug == "container-libcuda-baked-in")
+
+
+@pytest.mark.parametrize(
+    ("resource", "slug", "plugin"),
+    [
+        ("nvidia.com/gpu", "container-toolkit-missing", "k8s-device-plugin or the GPU Operator"),
+        ("amd.com/gpu", "amd-kfd-missing", "ROCm/k8s-device-plugin"),
+    ],
+)
+def test_a_pod_that_waits_for_a_gpu_lacks_the_device_plugin_of_that_vendor(
+    resource: str, slug: str, plugin: str
+) -> None:
+    waits = f"0/1 nodes are available: 1 Insufficient {resource}."
+    text = f"Pod fails to start with the gpu option of the ollama chart\n{waits}"
+    assert first(text).slug == slug
+    assert plugin in advice(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "slug", "fix"),
+    [
+        (
+            "singularity exec -c --nv image.sif python train.py\nNo CUDA GPUs are available",
+            "container-no-gpu",
+            "--contain",
+        ),
+        ("Colab T4: the provided PTX was compiled with an unsupported toolchain.", "driver-too-old", "-arch=sm_75"),
+        ("Tesla T4: the provided PTX was compiled with an unsupported toolchain.", "driver-too-old", "NVIDIA driver"),
+    ],
+)
+def test_a_fix_is_one_that_can_be_done_in_that_place(text: str, slug: str, fix: str) -> None:
+    assert first(text).slug == slug
+    assert fix in str(first(text).fixes[0])
+    assert ("Colab" in text) == ("belongs to the service" in first(text).message)
+    assert "docker" not in str(first(text).fixes[0])

@@ -140,6 +140,8 @@ def test_torchs_own_warning_tells_the_gpu_and_what_the_build_has_code_for() -> N
         ("- Hardware: GB200 GPUs", "GB200", "sm_100"),
         ("It fails on a TITAN X (Pascal) with 12 GB", "TITAN X", "sm_61"),
         ("5080 issue", "5080", "sm_120"),
+        ("my agx orin does not see it", "agx orin", "sm_87"),
+        ("torch on a Xavier NX is a CPU build", "Xavier NX", "sm_72"),
         ("[    2.104512] kfd kfd: amdgpu: skipped device 1002:67df, PCI rejects atomics 730<0", "RX", "gfx803"),
     ],
 )
@@ -590,3 +592,41 @@ def test_the_folder_of_another_nvjitlink_is_named_with_the_command(path: str, na
     assert found.slug == "ld-library-path-shadow"
     assert (fix.title == f"Take {named} out of LD_LIBRARY_PATH") is bool(named)
     assert ("UnsetVariable" in str(fix.remedies)) is bool(named)
+
+
+SESSION = """\
+$ python3
+Python 3.8.10 (default, Mar 15 2022, 12:22:08)
+>>> import torch
+>>> print(torch.__version__)
+{}
+>>> torch.cuda.is_available()
+{}
+"""
+FAULTY = "My AGX Orin, and torch sees no gpu.\n\n" + SESSION.format("1.12.0", False)
+WORKING = SESSION.format("1.12.0a0+2c916ef.nv22.3", True)
+
+
+@pytest.mark.parametrize(
+    ("between", "found"),
+    [
+        ("I have another docker container of NVIDIA, and there the GPU is available:", ["torch-cpu-only"]),
+        ("In a second environment it sees it:", ["torch-cpu-only"]),
+        ("I installed another wheel. Now it is there:", []),
+        ("Solved by another image:", []),
+    ],
+)
+def test_an_environment_to_compare_with_is_not_the_one_that_is_judged(between: str, found: list[str]) -> None:
+    assert problems(f"{FAULTY}\n{between}\n\n{WORKING}") == found
+
+
+def test_of_two_environments_the_faulty_one_may_come_last() -> None:
+    assert problems(f"In another container it works:\n{WORKING}\nBut here:\n{FAULTY}") == ["torch-cpu-only"]
+
+
+@pytest.mark.parametrize("quote", [r"\"", r"\\\""])
+def test_a_message_is_known_within_quoted_text_of_a_log(quote: str) -> None:
+    told = f"failed to get sandbox runtime: no runtime for {quote}nvidia{quote} is configured"
+    assert problems(f'E0505 18:42:19 pod_workers.go:949] "Error syncing pod" err="{told}"') == [
+        "container-toolkit-missing"
+    ]

@@ -21,6 +21,7 @@ from gpudoctor.machine import Gpu, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.busy_gpus import why_busy
+from gpudoctor.situation.circumstances import told_circumstances
 from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.gpu_reset import awaits_mig, reset
 from gpudoctor.situation.usable_gpus import runtime_order
@@ -105,8 +106,10 @@ def _no_order(situation: Situation, order: str) -> Verdicts:
 
 
 def _is_concerned(situation: Situation) -> bool:
-    """Whether a program needs the GPUs. An error that somebody saw is of one, whether or not it is known which."""
-    return situation.framework_vendor is not None or bool(situation.machine.errors)
+    """Whether a program needs the GPUs. An error that somebody saw, or a complaint that the CPU computes, is of one,
+    whether or not it is known which."""
+    missed = any(row.slug == "program-on-cpu" for row, _ in told_circumstances(situation))
+    return missed or situation.framework_vendor is not None or bool(situation.machine.errors)
 
 
 def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], selection: Selection) -> Finding:

@@ -85,16 +85,22 @@ def hsa_override_wrong(situation: Situation) -> Verdicts:
 
 
 def _meaningless(situation: Situation, name: str, value: str) -> Finding:
+    wrong = "names no gfx target"
+    fixes = _fixes(situation, name, situation.usable_of("amd"))
+    bare = value.strip("\"' ")
+    if bare != value and situation.matrix.amd.gfx_of_override(bare):
+        wrong = "has quotation marks in its value"
+        fixes = (Fix(f"Set {name}={bare}", (SetVariable(name, bare, why="the same without them"),)), *fixes)
     return Finding(
         severity="error",
         message=f"{name} is set to an empty value: HIP programs fail with it."
         if not value.strip()
-        else f"{name}={value} names no gfx target.",
+        else f"{name}={value} {wrong}.",
         saw=f"{name}={value!r}",
         want="a value such as 10.3.0, or not set",
         subject=name,
         evidence=(Evidence(name, value, "environment"),),
-        fixes=_fixes(situation, name, situation.usable_of("amd")),
+        fixes=fixes,
         supersedes=("torch-rocm-no-arch-for-gpu", "torch-import-fails"),
     )
 

@@ -80,6 +80,8 @@ _LONGEST = 400
 """Of a command that a fix repeats."""
 _NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
 """Causes of messages that only say that no GPU was found."""
+_SAME_AGAIN = "program-on-cpu"
+"""That a program finds no GPU is what such a message says already: it is no cause of it."""
 
 
 def tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[str, ...]) -> bool:
@@ -89,6 +91,8 @@ def tells_of(circumstance: ToldCircumstance, row: ErrorPattern, causes: tuple[st
         return row.slug in NO_CODE and row.of_torch
     if circumstance.slug in causes:
         return True
+    if circumstance.slug == _SAME_AGAIN:
+        return False
     open_ = row.slug == CRASH or row.slug in _NO_GPU_FOUND
     ranks = circumstance.severity == "error" and not circumstance.of_message
     return open_ and ranks and bool(_NO_GPU_FOUND.intersection(causes))

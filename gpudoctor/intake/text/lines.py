@@ -33,8 +33,8 @@ _TAG = late(
 _FENCE = late(r"\s{0,8}(?:`{3,}|~{3,})[\w+#. -]{0,40}$")
 _INDENT = "  "
 """Of a block of code in Markdown, or within an item of a list."""
-_ESCAPED = late(r"\\([_*`])|^(\s*)\\(?=- )")
-"""What Markdown's editors write for a letter that is no markup."""
+_ESCAPED = late(r"\\([_*`])|^(\s*)\\(?=- )|\\{1,16}(?=\")")
+"""What Markdown's editors write for a letter that is no markup, and logs for a quotation mark within quoted text."""
 _APOSTROPHE = late(r"(?<=[A-Za-z])[\u2018\u2019\u02bc\u00b4](?=[A-Za-z])")
 """As phones and editors write it: patterns know the plain one."""
 _WIDE_COLON = late(r"(?<=[A-Za-z0-9)\]])\uff1a\s?")

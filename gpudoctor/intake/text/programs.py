@@ -217,8 +217,9 @@ _NVIDIA_NAME = late(
     r"|(?:10|16|20|30|40|50)[5-9]0 (?:RTX|GTX)\b|(?:TITAN|Titan) X \(Pascal\)"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3} ?\w{0,6}\b|(?:NVIDIA )?\b(?:[AHVP]100|H200"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A30|A40|A6000|L40S?|L4|T4|P40|K80|M40|M60"
-    r"|V100S?|Jetson (?:AGX )?\w{2,6}(?: Nano| NX)?"
-    r"|(?:jetson|JETSON) (?i:(?:agx )?(?:nano|orin|xavier|thor|tx[12])(?: (?:nano|nx))?))\b"
+    r"|V100S?)\b"
+    r"|(?i:\bJetson (?:Nano|TX[12]|(?:AGX )?(?:Orin|Xavier|Thor)(?: Nano| NX)?)|\bAGX (?:Orin|Xavier|Thor)"
+    r"|\b(?:Orin|Xavier) (?:Nano|NX))\b|\bJetson \w{2,6}\b"
     r"|(?:NVIDIA )?(?:[Gg]e[Ff]orce )?\b(?:MX ?[1-5]\d0|[89][1-9]0MX?)\b"
     r"|(?i:(?<![\d.,/])\b(?:10|16|20|30|40|50)[5-9]0 ?(?:Ti|SUPER)\b)"
     r"|(?i:(?:(?<=\bmy )|(?<=\bthe )|(?<=\bgpu ))(?:16|20|30|40|50)[5-9]0\b(?! ?(?:mb|mib|ms|tokens|images|steps)))"
@@ -236,7 +237,7 @@ _AMD_NAME = late(
     r"|\b[57][5-9]00G\b|\bStrix (?:Halo|Point)\b"
     r"|(?<!GTX )(?<!gtx )(?<!GeForce )\b(?:[67]80|8[89]0)[Mm]\b"
 )
-_WITHOUT_DIGITS = ("Jetson", "VII", "Strix")
+_WITHOUT_DIGITS = ("etson", "AGX", "agx", "rin N", "rin n", "avier N", "avier n", "VII", "Strix")
 _GFX = late(r"(?<![\w/-])gfx(?P<number>80[1-5]|9\d\d|90[0-9a-f]|94\d|95\d|1[0-2]\d\d)(?![\w])")
 _DRIVER = late(
     r"(?i)(?:\bdrivers?\b[^\d\n]{0,20}|\bnvidia-smi (?:shows|says|reports|prints|gives|displays) (?:version )?)"

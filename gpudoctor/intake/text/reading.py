@@ -5,6 +5,7 @@ from __future__ import annotations
 from gpudoctor.intake.text.as_root import read_runs_as_root
 from gpudoctor.intake.text.change_request import is_change_request
 from gpudoctor.intake.text.circumstances import read_told
+from gpudoctor.intake.text.compared import leave_out_compared
 from gpudoctor.intake.text.dkms import read_dkms
 from gpudoctor.intake.text.drivers import read_drivers
 from gpudoctor.intake.text.errors import read_errors, read_messages
@@ -79,6 +80,7 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     two_lines_say(rest, facts)
     read_programs(rest, facts)
     sentences = in_english(rest, matrix)
+    leave_out_compared(sentences, facts)
     read_replaced(sentences, facts, matrix)
     read_asides(sentences, facts)
     read_told(rest, sentences, facts, matrix)

@@ -34,6 +34,9 @@ _ADVICE = late(
 
 _COMMENTED = late(r"\s+#|#(?:\s*- |(?=[^\s#]))")
 """A line that is switched off in a file; "# " alone may be the prompt of root."""
+_OF_COMPOSE = late(r"\s*environment:\s*")
+_ITEM = late(r"\s*- [A-Z][A-Z0-9_]{3,60}=(?P<quote>['\"])[^'\"]*(?P=quote)\s*")
+"""An entry of the list below it: unlike a shell, it leaves quotation marks in the value."""
 _TAKEN_AWAY = late(r"(?i)(?:remov(?:ing|ed)|without|unset(?:ting)?|dropp(?:ing|ed)|delet(?:ing|ed))[ `*'\"]{1,4}$")
 """What stands before a variable that is set no more."""
 _TRIED = late(
@@ -151,15 +154,17 @@ _PCI_ID = late(r"\[(?P<id>(?:10de|1002):[0-9a-fA-F]{4})\]")
 def read_shell(lines: tuple[Line, ...], facts: Facts, variables: Collection[str]) -> None:
     """What the shell and Python prompts of a text say; of the variables only the named ones count."""
     contained = frozenset(lines_with(_CONTAINER_SIGNS, text_of(lines).lower()))
-    expected = False
+    expected = listed = False
     for place, line in enumerate(lines):
         number, text = line
         if not text:
             continue
         if text.startswith(("#", "*")) or len(text) < _LONGEST_HEADING:
             expected = bool(_EXPECTED.match(text)) or (expected and not text.startswith("#"))
+        in_list = listed and text.lstrip().startswith(("- ", "#"))
+        listed = in_list or _OF_COMPOSE.fullmatch(text) is not None
         if ("=" in text or ": " in text) and not expected:
-            _variables(number, text, facts, variables)
+            _variables(number, text, facts, variables, quoted=in_list and _ITEM.fullmatch(text) is not None)
         asked = _ASKED.match(text) if "echo" in text else None
         if asked and asked["name"] in variables and (following := answer_below(lines, place)):
             facts.say_even_empty(f"variable {asked['name']}", following.text.strip(), following.number, "shell")
@@ -195,7 +200,8 @@ _OLLAMA_MAP = late(r"env=\"?map\[(?P<all>[^\]]{0,6000}|.{0,6000}?\]\")")
 _MAPPED = late(r"(?<![\w])(?P<name>[A-Z][A-Z0-9_]{3,60}):(?P<value>(?![A-Z][A-Z0-9_]{3,60}:)\S{0,300})")
 
 
-def _variables(number: int, text: str, facts: Facts, variables: Collection[str]) -> None:
+def _variables(number: int, text: str, facts: Facts, variables: Collection[str], *, quoted: bool) -> None:
+    """The variables that a line sets; `quoted`: with the quotation marks around their values."""
     if "os.environ[" in text:
         for found in _ENVIRON.finditer(text):
             if found["name"] in variables:
@@ -219,6 +225,8 @@ def _variables(number: int, text: str, facts: Facts, variables: Collection[str])
             continue
         if ": " in found[0] and not re.match(r"\s{0,12}(?:- )?\"?[A-Z]", text):
             continue
+        if quoted:
+            value = f"{found['quote']}{value}{found['quote']}"
         facts.say_even_empty(f"variable {name}", value, number, "shell")
 
 
