@@ -119,6 +119,14 @@ class AmdQuestions:
                 return False if within is None and self._too_new_before(user_space, driver_release) else within
         return None
 
+    def rocm_driver_outdated(self, user_space: str, driver: str) -> bool:
+        """Whether the kernel driver is older than all that the documents of a ROCm name, and its first release is
+        further back than AMD's window: what AMD tests ended before."""
+        release = self.rocm_release(user_space)
+        tested = [minor(self._release_of_driver(row)) for row in release.kernel_driver] if release else []
+        fits = self.rocm_driver_fits(user_space, driver)
+        return fits is None and bool(tested) and minor(self._release_of_driver(driver)) < min(tested)
+
     def rocm_driver_is_newer(self, user_space: str, driver: str) -> bool:
         """Whether the kernel driver is from a later ROCm release than the user space."""
         return minor(self._release_of_driver(driver)) > minor(user_space)
