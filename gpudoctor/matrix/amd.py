@@ -106,15 +106,19 @@ class AmdQuestions:
     def rocm_driver_fits(self, user_space: str, driver: str) -> bool | None:
         """Whether a ROCm user space works on the kernel driver of another ROCm release; None: unknown. `driver` is a
         ROCm release ("6.2.4") or AMD's own driver number ("30.20")."""
-        release = self.rocm_release(user_space)
+        release, driver_release = self.rocm_release(user_space), self._release_of_driver(driver)
         tested = release.kernel_driver if release else ()
         if minor(user_space) == minor(driver) or any(minor(row) == minor(driver) for row in tested):
             return True
-        driver_release = self._release_of_driver(driver)
+        rows = [row for row in self.tables.rocm_releases if minor(row.version) == minor(driver_release)]
+        if any(minor(named) == minor(user_space) for row in rows for named in row.user_space):
+            return True
+        # A driver with a number of its own is of the time of the rule of years.
+        ruling = driver_release if any(row.driver for row in rows) else user_space
         for rule in self.tables.rocm_driver_window:
-            if matches(rule.rocm, user_space) and rule.rule == "releases":
+            if matches(rule.rocm, ruling) and rule.rule == "releases":
                 return self._within_releases(user_space, driver_release, rule.span)
-            if matches(rule.rocm, user_space) and rule.rule == "years":
+            if matches(rule.rocm, ruling) and rule.rule == "years":
                 within = self._within_days(user_space, driver_release, rule.span * 365)
                 return False if within is None and self._too_new_before(user_space, driver_release) else within
         return None
