@@ -12,6 +12,8 @@ Vendor = Literal["nvidia", "amd"]
 FactState = Literal["known", "absent", "denied", "unknown"]
 ASSUMED = "assumed"
 """The source of what a description or a text leaves open."""
+DESCRIBED = "description"
+"""The source of what a description says."""
 
 
 class Record(Struct, frozen=True, omit_defaults=True):
