@@ -111,8 +111,9 @@ class AmdQuestions:
         if minor(user_space) == minor(driver) or any(minor(row) == minor(driver) for row in tested):
             return True
         rows = [row for row in self.tables.rocm_releases if minor(row.version) == minor(driver_release)]
-        if any(minor(named) == minor(user_space) for row in rows for named in row.user_space):
-            return True
+        named = {minor(one) for row in rows for one in row.user_space}
+        if named and minor(user_space) <= max(named):
+            return minor(user_space) in named
         # A driver with a number of its own is of the time of the rule of years.
         ruling = driver_release if any(row.driver for row in rows) else user_space
         for rule in self.tables.rocm_driver_window:
@@ -120,7 +121,7 @@ class AmdQuestions:
                 return self._within_releases(user_space, driver_release, rule.span)
             if matches(rule.rocm, ruling) and rule.rule == "years":
                 within = self._within_days(user_space, driver_release, rule.span * 365)
-                return False if within is None and self._too_new_before(user_space, driver_release) else within
+                return False if within is None and self._settled_between(user_space, driver_release) else within
         return None
 
     def rocm_driver_outdated(self, user_space: str, driver: str) -> bool:
@@ -175,9 +176,10 @@ class AmdQuestions:
         numbers = (row for row in self.tables.rocm_releases if row.driver and minor(row.driver) == minor(driver))
         return next((row.version for row in numbers), driver)
 
-    def _too_new_before(self, user_space: str, driver: str) -> bool:
-        """Whether a ROCm between the kernel driver's and this one is already too new for it."""
-        between = (row for row in self.tables.rocm_releases if minor(driver) < minor(row.version) < minor(user_space))
+    def _settled_between(self, user_space: str, driver: str) -> bool:
+        """Whether a ROCm between the kernel driver's and this one is already too far from it."""
+        first, last = sorted((minor(driver), minor(user_space)))
+        between = (row for row in self.tables.rocm_releases if first < minor(row.version) < last)
         return any(self.rocm_driver_fits(row.version, driver) is False for row in between)
 
     def _within_releases(self, user_space: str, driver: str, span: int) -> bool | None:
