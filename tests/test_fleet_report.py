@@ -103,6 +103,21 @@ def test_nodes_without_gpus_that_differ_give_the_fleet_no_warning() -> None:
     assert ([one.fact for one in report.undecided], report.verdict) == (["memory"], "ok")
 
 
+def with_driver(machine: Machine, version: str) -> Machine:
+    module = machine.nvidia.module
+    assert module.value
+    return replace(machine, nvidia=replace(machine.nvidia, module=known(replace(module.value, version=version), "")))
+
+
+def test_where_kinds_of_gpu_differ_each_has_its_own_norm() -> None:
+    h100, a100 = KINDS["h100"], with_driver(KINDS["a100"], "575.57.08")
+    kinds = {**{f"h{n}": h100 for n in range(4)}, **{f"a{n}": a100 for n in range(3)}}
+    report = merged({**kinds, "a3": with_driver(a100, "570.133.20")})
+    assert (odd(report), [one.fact for one in report.undecided]) == ({("a3", "nvidia.driver")}, [])
+    few = merged({name: kinds[name] for name in ("h0", "h1", "a0", "a1")})
+    assert (odd(few), [one.fact for one in few.undecided]) == (set(), ["nvidia.driver"])
+
+
 def test_nodes_of_another_kind_are_not_measured_by_the_majority() -> None:
     machines = nodes(20, **{f"amd{number}": KINDS["mi300"] for number in range(3)}, login=no_gpu_machine())
     assert odd(merged(machines)) == set()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from gpudoctor.cli import gpudoctor
 from tests.support.environments import shared_library
 from tests.support.hosts import Host, first_fix, slugs
 
@@ -424,6 +427,31 @@ def test_a_driver_of_another_age_asks_for_a_wheel_of_its_own(tmp_path: Path) -> 
     wheel, driver = report["findings"][0]["fixes"]
     assert "amdgpu" in str(driver["steps"])
     assert wheel["steps"][0]["argv"][-1] == "torch==2.9.1+rocm6.4"  # the last one within reach of ROCm 6.2's driver
+
+
+@pytest.mark.parametrize(
+    ("driver", "torch", "told_as"),
+    [
+        ("6.7.0", "2.10.0+rocm7.1", ["note"]),  # the driver of ROCm 6.1; AMD names 6.4 and later
+        ("6.7.0", "2.14.0+rocm7.2", ["error"]),
+        ("6.7.0", "2.9.1+rocm6.4", []),
+        ("6.14.14", "2.14.0+rocm7.2", []),
+        ("6.16.13", "2.14.1+rocm7.14", []),
+    ],
+)
+def test_a_driver_older_than_all_that_amd_names_is_told(
+    tmp_path: Path, driver: str, torch: str, told_as: list[str]
+) -> None:
+    host = Host(tmp_path).ubuntu("22.04").amd_gpu("74a1", 90402, memory=192 << 30)
+    report = host.torch(torch).file("/sys/module/amdgpu/version", f"{driver}\n").check()
+    assert [severity for slug, severity in told(report) if slug == "rocm-version-mismatch"] == told_as
+
+
+def test_recommend_prefers_a_rocm_that_amd_tests_with_the_driver() -> None:
+    arguments = ["recommend", "--gpu", "MI300X", "--driver", "6.7.0", "--os", "ubuntu-22.04", "--format", "json"]
+    result = CliRunner().invoke(gpudoctor, [*arguments, "--python-version", "3.12", "--level", "static"])
+    best = json.loads(result.stdout)["choices"][0]
+    assert (best["torch"], best["build"]) == ("2.9.1", "rocm6.4")
 
 
 def test_each_known_issue_is_told_once(tmp_path: Path) -> None:

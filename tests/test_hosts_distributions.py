@@ -204,6 +204,44 @@ def test_what_amdgpu_says_of_a_gpu_that_it_does_not_start_is_the_reason(tmp_path
     assert fix in first_fix(report)
 
 
+NO_SPACE = "pci 0000:03:00.0: BAR 0: no space for [mem size 0x1000000000 64bit pref]"
+NO_SPACE_NEWER = "pci 0000:03:00.0: BAR 5 [mem size 0x00080000]: can't assign; no space"
+GIVEN_UP = "amdgpu: probe of 0000:03:00.0 failed with error -12"
+UNCORRECTABLE = "amdgpu 0000:03:00.0: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!"
+
+
+@pytest.mark.parametrize(
+    ("lines", "guest", "first", "fix"),
+    [
+        ((NO_SPACE, GIVEN_UP), False, "driver-init-failed-bios", "Above 4G Decoding"),
+        ((NO_SPACE_NEWER, GIVEN_UP), False, "driver-init-failed-bios", "Above 4G Decoding"),
+        ((NO_SPACE, GIVEN_UP), True, "driver-init-failed-bios", "OVMF"),
+        ((UNCORRECTABLE, GIVEN_UP), False, "driver-init-failed-hw", "disconnect its power"),
+        ((NO_SPACE.replace("03:00", "25:00"), GIVEN_UP), False, "no-driver", "dmesg"),
+        ((NO_SPACE.replace("BAR 0", "BAR 7"), GIVEN_UP), False, "no-driver", "dmesg"),
+    ],
+)
+def test_why_amdgpu_gives_an_instinct_up(tmp_path, lines, guest, first, fix):  # ROCm/legacy-rocm-build#6281, #2927
+    host = machine(tmp_path, UBUNTU, "6.8.0-60-generic").amd_gpu("740f", 90010, driver=None, kfd=False)
+    host.module("amdgpu").file("/var/log/dmesg", "".join(f"[    5.1] {one}\n" for one in lines))
+    if guest:
+        host.file("/sys/class/dmi/id/sys_vendor", "QEMU\n")
+    report = host.torch("2.9.1+rocm6.4").check()
+    assert [f["slug"] for f in report["findings"] if f["severity"] == "error"] == [first]
+    assert fix in first_fix(report)
+
+
+@pytest.mark.parametrize("line", [NO_SPACE, NO_SPACE_NEWER, UNCORRECTABLE])
+def test_lines_about_a_gpu_that_amdgpu_has_are_no_error(tmp_path, line):
+    host = (
+        machine(tmp_path, UBUNTU, "6.8.0-60-generic")
+        .amd_gpu("740f", 90010)
+        .file("/var/log/dmesg", f"[    5.1] {line}\n")
+    )
+    report = host.torch("2.9.1+rocm6.4").check()
+    assert [f["slug"] for f in report["findings"] if f["severity"] != "note"] == []
+
+
 def test_a_worn_out_gpu_beside_the_one_that_is_meant_is_a_note(tmp_path):
     host = machine(tmp_path, UBUNTU, "6.14.0-27-generic").nvidia_gpu("2684").nvidia_driver("580.95.05")
     host.amd_gpu("740f", 90010, driver=None, kfd=False).module("amdgpu")

@@ -347,6 +347,7 @@ def aggregate_ecc_counts(host: Host) -> Host:
     host.ubuntu().nvidia_gpu("20b2", pci_class="0x030200").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     return host.command(
         "nvidia-smi",
+        "==============NVSMI LOG==============\n\n"
         "Driver Version                            : 580.95.05\nCUDA Version                              : 13.0\n"
         "Attached GPUs                             : 1\nGPU 00000000:01:00.0\n"
         "    Product Name                          : NVIDIA A100-SXM4-80GB\n"

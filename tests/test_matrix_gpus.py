@@ -181,6 +181,26 @@ def test_unknown_names_are_unknown_and_get_neighbours(matrix: Matrix) -> None:
     assert any("5090" in name for name in matrix.gpus.names_near("RTX 5909"))
     assert any("6700 XT" in name for name in matrix.gpus.names_near("RX 6770 XT"))
     assert len(matrix.gpus.names_near("RTX 50")) <= 5
+
+
+@pytest.mark.parametrize(
+    ("asked", "near"),
+    [
+        ("sm_130", ("sm_121", "sm_120", "sm_110")),
+        ("sm_12", ("sm_120", "sm_121", "sm_20")),
+        ("gfx1104", ("gfx1103", "gfx1102", "gfx1101")),
+        ("gfx12", ("gfx1200", "gfx1201", "gfx1250")),
+        ("Rubin", ("sm_107",)),
+        ("RDNA 4", ("gfx1200", "gfx1201")),
+    ],
+)
+def test_an_architecture_leads_to_architectures(matrix: Matrix, asked: str, near: tuple[str, ...]) -> None:
+    assert matrix.gpus.names_near(asked) == near
+
+
+def test_products_without_a_pci_id_are_known_by_their_target(matrix: Matrix) -> None:
+    assert [gpu.arch for gpu in matrix.gpus.gpus_by_name("AMD Instinct MI455X")] == ["gfx1250"]
+    assert matrix.gpus.gpus_by_name("MI465X") == ()
     for nothing in ("", "   ", "NVIDIA", "Radeon", "GeForce RTX", "10de:ffff", "gfx9999", "sm_1", "/", "()"):
         assert matrix.gpus.gpus_by_name(nothing) == (), nothing
 

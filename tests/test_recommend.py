@@ -16,6 +16,7 @@ from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend import Recommendation, Recommended, recommend
 from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep
+from tests.support.environments import write_venv
 from tests.support.machines import (
     amd_gpu,
     amd_machine,
@@ -113,6 +114,18 @@ def test_a_driver_older_than_the_gpu_gets_no_build() -> None:
     answer = recommend(Situation(nvidia_machine(BLACKWELL, driver="565.57.01", torch=None), MATRIX))
     assert [choice.level for choice in answer.choices] == ["cpu"]
     assert "570" in answer.notes[0]
+
+
+@pytest.mark.parametrize(("driver", "told"), [("570.133.07", True), ("580.95.05", False), ("570.158.01", False)])
+def test_a_described_driver_that_does_not_list_the_gpu_is_told(driver: str, told: bool) -> None:
+    _, text = run("--gpu", "RTX 5060", "--driver", driver, "--python-version", "3.12")
+    assert (f"Driver {driver} may refuse NVIDIA GeForce RTX 5060" in text) is told
+
+
+def test_check_of_this_machine_tells_it_too(tmp_path: Path) -> None:
+    arguments = ["check", "--level", "static", "--gpu", "RTX 5060", "--driver", "570.133.07", "--format", "json"]
+    result = CliRunner().invoke(gpudoctor, [*arguments, "--python", str(write_venv(tmp_path / "venv").parents[2])])
+    assert "driver-too-old" in [found["slug"] for found in json.loads(result.stdout)["findings"]]
 
 
 def test_the_present_driver_decides_and_not_a_newer_one() -> None:

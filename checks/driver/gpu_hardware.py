@@ -12,7 +12,7 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Device, Evidence, Finding, Fix, Reboot, by_hand, gpu_subject
 from gpudoctor.machine import Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation
-from gpudoctor.situation.amdgpu_start import bad_pages
+from gpudoctor.situation.amdgpu_start import bad_pages, hardware_errors, no_address_space
 from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU, reset
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
@@ -240,7 +240,7 @@ def _memory_errors(gpu: Gpu, lines: tuple[LogFault, ...]) -> Finding | None:
 
 @check("GPD104", "driver-init-failed-bios", "driver")
 def driver_init_failed_bios(situation: Situation) -> Verdicts:
-    """The NVIDIA driver cannot start a GPU because of firmware settings.
+    """The driver cannot start a GPU because of firmware settings.
 
     ## Why it matters
     The firmware did not give the GPU enough address space (Resizable BAR, Above 4G Decoding); in a virtual machine
@@ -249,23 +249,24 @@ def driver_init_failed_bios(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check reads the codes that the driver writes into the kernel log, for GPUs that the driver does not list as
-    working. At level static the GPU's present state is unknown, so the result is likely, not certain.
+    working. At level static the GPU's present state is unknown, so the result is likely, not certain. An AMD GPU
+    counts if the kernel had no address space for it and amdgpu then gave it up.
 
     ## Fix safety
     A person changes the firmware settings; note the old values. No file on disk changes.
     """
+    guest = situation.machine.system.virtual_machine.known
+    giver = "the hypervisor" if guest else "the firmware"
+    fix = _more_address_space() if guest else _above_4g()
+    for severity, gpu in _given_up(situation, "driver-init-failed-bios"):
+        message = f"amdgpu cannot start {gpu.name}: {giver} gives it too little address space."
+        found = _failed_start(situation, gpu, no_address_space(situation, gpu), message, fix)
+        yield replace(found, severity=severity)
     for gpu, lines in _failed_starts(situation, "driver-init-failed-bios"):
         if _has_left(situation, gpu):
             continue
-        guest = situation.machine.system.virtual_machine.known
-        giver = "the hypervisor" if guest else "the firmware"
-        yield _failed_start(
-            situation,
-            gpu,
-            lines,
-            f"The NVIDIA driver cannot start {gpu.name}: {giver} gives it too little address space.",
-            _more_address_space() if guest else _above_4g(),
-        )
+        message = f"The NVIDIA driver cannot start {gpu.name}: {giver} gives it too little address space."
+        yield _failed_start(situation, gpu, lines, message, fix)
 
 
 def _above_4g() -> Fix:
@@ -289,18 +290,23 @@ def _more_address_space() -> Fix:
 
 @check("GPD105", "driver-init-failed-hw", "driver")
 def driver_init_failed_hw(situation: Situation) -> Verdicts:
-    """The NVIDIA driver cannot start a GPU: the GPU itself does not come up.
+    """The driver cannot start a GPU: the GPU itself does not come up.
 
     ## Why it matters
     The GPU's management processor (GSP) or its firmware does not come up, because of power, seat, slot or the GPU.
 
     ## How it is judged
     The check reads the codes that the driver writes into the kernel log, for GPUs that the driver does not list as
-    working. Firmware settings and the wrong module flavour leave similar lines; they are checked first.
+    working. Firmware settings and the wrong module flavour leave similar lines; they are checked first. An AMD GPU
+    counts if it reported an uncorrectable hardware error and amdgpu gave it up.
 
     ## Fix safety
     A power cycle changes nothing on disk. Reseating the GPU means opening the machine.
     """
+    for severity, gpu in _given_up(situation, "driver-init-failed-hw"):
+        message = f"amdgpu cannot start {gpu.name}: it reports an uncorrectable hardware error."
+        found = _failed_start(situation, gpu, hardware_errors(situation, gpu), message, _power_cycle(gpu.vendor))
+        yield replace(found, severity=severity)
     for gpu, lines in _failed_starts(situation, "driver-init-failed-hw"):
         if _has_left(situation, gpu) or any(
             lines_about(gpu, situation.log_faults(slug))
@@ -384,6 +390,11 @@ def _failed_starts(situation: Situation, slug: str) -> list[tuple[Gpu, tuple[Log
     return found
 
 
+def _given_up(situation: Situation, slug: str) -> list[tuple[Weight, Gpu]]:
+    """The AMD GPUs that amdgpu gave up for this reason."""
+    return [(weight, gpu) for weight, gpus in because(situation, slug) for gpu in gpus if gpu.vendor == "amd"]
+
+
 def _failed_start(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...], message: str, fix: Fix) -> Finding:
     return finding(
         "error",
@@ -392,7 +403,14 @@ def _failed_start(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...], m
         saw=lines[-1].line,
         want="a GPU that the driver can start",
         confidence="certain" if answers_now(situation, gpu) is False else "likely",
-        evidence=(Evidence.of("nvidia.nvml", situation.machine.nvidia.nvml), *log_evidence(situation, lines)),
+        evidence=(_state(situation, gpu), *log_evidence(situation, lines)),
         fixes=(fix,),
         supersedes=("no-driver",),
     )
+
+
+def _state(situation: Situation, gpu: Gpu) -> Evidence:
+    """What shows that the GPU does not work now."""
+    if gpu.vendor == "amd":
+        return Evidence.of("gpu.driver", gpu.driver)
+    return Evidence.of("nvidia.nvml", situation.machine.nvidia.nvml)

@@ -23,7 +23,7 @@ from gpudoctor.machine import Gpu, Library
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation, needs
 from gpudoctor.situation.gpu_groups import finding, gpu_names
-from gpudoctor.situation.rocm_driver import current_driver, too_far_apart
+from gpudoctor.situation.rocm_driver import current_driver, too_far_apart, untested
 from gpudoctor.situation.system_rocm import system_rocm
 
 # --- kernel driver ------------------------------------------------------------------------------------------
@@ -39,7 +39,8 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The check compares the ROCm release of the amdgpu-dkms driver with the ROCm inside the wheel, by AMD's own rule:
-    two releases apart before 6.4, one year from 6.4 on. The kernel's own driver has no such number and is not
+    two releases apart before 6.4, one year from 6.4 on. It is a note if patch releases leave the distance open, and
+    the driver is older than all that AMD names for this ROCm. The kernel's own driver has no such number and is not
     checked. A ROCm in /opt may differ: without torch it is compared, and the result is a warning. Another ROCm that
     LD_PRELOAD forces into the process is a warning.
 
@@ -74,6 +75,19 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
         )
     if torch is None:
         return
+    if old := untested(situation, rocm):
+        yield Finding(
+            severity="note",
+            message=f"torch contains ROCm {rocm}, and AMD tests it with newer kernel drivers only: this one is "
+            f"{old.text}.",
+            saw=f"kernel driver {situation.machine.amd.module.value}, {old.text}",
+            want=f"a kernel driver for ROCm {rocm}",
+            subject="AMD kernel driver",
+            confidence="possible",
+            framework=NAME,
+            evidence=(Evidence.of("amd.module", situation.machine.amd.module),),
+            refs=("ROCm compatibility matrix, user and kernel-space support",),
+        )
     environment = situation.environment
     for library in environment.libraries.found if environment else ():
         major = _hip_major(library)

@@ -186,16 +186,29 @@ class Comparison:
         return good.facts.get(fact.name) or _absent(fact.name, good)
 
     def _compare(self, fact: ComparedFact, values: dict[str, str], wanted: str | None) -> None:
-        name = fact.name
         found = golden_norm(values, wanted) if wanted is not None else norm_of(values)
-        if isinstance(found, Norm):
-            usual, others = self._usual(node for node in values if node not in found.odd)
-            for node, value in found.odd.items():
-                self.odd[node].append(Odd(name, value, found.value, self._severity(fact, node, usual), others))
-        elif isinstance(found, Split) and not (fact.own and found.is_total):
-            split = self._undecided.setdefault(name, {})
-            for value, names in found.values.items():
-                split[value] = (*split.get(value, ()), *sorted(names, key=natural))
+        if isinstance(found, Split):
+            kinds: dict[str, dict[str, str]] = defaultdict(dict)
+            for node, value in values.items():
+                kinds[self._by_name[node].model][node] = value
+            each = [(alike, norm_of(alike)) for alike in kinds.values()]
+            telling = not any(isinstance(norm, Split) or len(alike) < LEAST for alike, norm in each)
+            if len(kinds) > 1 and telling:
+                # Each kind of GPU has its own norm: what is split is the fleet, not a kind.
+                for alike, norm in each:
+                    if isinstance(norm, Norm):
+                        self._accuse(fact, alike, norm)
+            elif not (fact.own and found.is_total):
+                split = self._undecided.setdefault(fact.name, {})
+                for value, names in found.values.items():
+                    split[value] = (*split.get(value, ()), *sorted(names, key=natural))
+        elif found is not None:
+            self._accuse(fact, values, found)
+
+    def _accuse(self, fact: ComparedFact, values: dict[str, str], norm: Norm) -> None:
+        usual, others = self._usual(node for node in values if node not in norm.odd)
+        for node, value in norm.odd.items():
+            self.odd[node].append(Odd(fact.name, value, norm.value, self._severity(fact, node, usual), others))
 
     @cached_property
     def peer_torch(self) -> dict[str, str]:

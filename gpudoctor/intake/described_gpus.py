@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
-from gpudoctor.machine import Gpu, LogFault, Machine, known
+from gpudoctor.machine import DESCRIBED, Gpu, LogFault, Machine, known
 from gpudoctor.matrix.gpu_models import Identity
 from gpudoctor.matrix.names import vgpu_series
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.records import view_as
 
-SOURCE = "description"
+SOURCE = DESCRIBED
 _WITH_GRACE = ("GH200", "GB200", "GB300")
 _MOST = 16
 """GPUs of one name that "8x H100" may ask for."""

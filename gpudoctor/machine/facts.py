@@ -14,6 +14,8 @@ PLATFORMS: dict[Vendor, str] = {"nvidia": "CUDA", "amd": "ROCm"}
 FactState = Literal["known", "absent", "denied", "unknown"]
 ASSUMED = "assumed"
 """The source of what a description or a text leaves open."""
+DESCRIBED = "description"
+"""The source of what a description says."""
 
 
 class Record(Struct, frozen=True, omit_defaults=True):

@@ -106,18 +106,31 @@ class AmdQuestions:
     def rocm_driver_fits(self, user_space: str, driver: str) -> bool | None:
         """Whether a ROCm user space works on the kernel driver of another ROCm release; None: unknown. `driver` is a
         ROCm release ("6.2.4") or AMD's own driver number ("30.20")."""
-        release = self.rocm_release(user_space)
+        release, driver_release = self.rocm_release(user_space), self._release_of_driver(driver)
         tested = release.kernel_driver if release else ()
         if minor(user_space) == minor(driver) or any(minor(row) == minor(driver) for row in tested):
             return True
-        driver_release = self._release_of_driver(driver)
+        rows = [row for row in self.tables.rocm_releases if minor(row.version) == minor(driver_release)]
+        named = {minor(one) for row in rows for one in row.user_space}
+        if named and minor(user_space) <= max(named):
+            return minor(user_space) in named
+        # A driver with a number of its own is of the time of the rule of years.
+        ruling = driver_release if any(row.driver for row in rows) else user_space
         for rule in self.tables.rocm_driver_window:
-            if matches(rule.rocm, user_space) and rule.rule == "releases":
+            if matches(rule.rocm, ruling) and rule.rule == "releases":
                 return self._within_releases(user_space, driver_release, rule.span)
-            if matches(rule.rocm, user_space) and rule.rule == "years":
+            if matches(rule.rocm, ruling) and rule.rule == "years":
                 within = self._within_days(user_space, driver_release, rule.span * 365)
-                return False if within is None and self._too_new_before(user_space, driver_release) else within
+                return False if within is None and self._settled_between(user_space, driver_release) else within
         return None
+
+    def rocm_driver_outdated(self, user_space: str, driver: str) -> bool:
+        """Whether the kernel driver is older than all that the documents of a ROCm name, and its first release is
+        further back than AMD's window: what AMD tests ended before."""
+        release = self.rocm_release(user_space)
+        tested = [minor(self._release_of_driver(row)) for row in release.kernel_driver] if release else []
+        fits = self.rocm_driver_fits(user_space, driver)
+        return fits is None and bool(tested) and minor(self._release_of_driver(driver)) < min(tested)
 
     def rocm_driver_is_newer(self, user_space: str, driver: str) -> bool:
         """Whether the kernel driver is from a later ROCm release than the user space."""
@@ -163,9 +176,10 @@ class AmdQuestions:
         numbers = (row for row in self.tables.rocm_releases if row.driver and minor(row.driver) == minor(driver))
         return next((row.version for row in numbers), driver)
 
-    def _too_new_before(self, user_space: str, driver: str) -> bool:
-        """Whether a ROCm between the kernel driver's and this one is already too new for it."""
-        between = (row for row in self.tables.rocm_releases if minor(driver) < minor(row.version) < minor(user_space))
+    def _settled_between(self, user_space: str, driver: str) -> bool:
+        """Whether a ROCm between the kernel driver's and this one is already too far from it."""
+        first, last = sorted((minor(driver), minor(user_space)))
+        between = (row for row in self.tables.rocm_releases if first < minor(row.version) < last)
         return any(self.rocm_driver_fits(row.version, driver) is False for row in between)
 
     def _within_releases(self, user_space: str, driver: str, span: int) -> bool | None:

@@ -204,6 +204,8 @@ class Gpus:
         """At most five known names that resemble an unknown one."""
         from difflib import get_close_matches
 
+        if architectures := self._architectures_near(name):
+            return architectures
         asked, maker = names.short_key(name[:100]), _maker(name)
         asked = re.sub(r"(?<=\d)o|o(?=\d)", "0", asked)
         named = {
@@ -216,6 +218,25 @@ class Gpus:
         # A GPU of quite another number or line is far-fetched, however much of its name is the same.
         alike = get_close_matches(asked, [key for key in named if _resemble(asked, key)], n=15, cutoff=0.6)
         return tuple(dict.fromkeys(named[key] for key in (*whole, *alike)))[:5]
+
+    def _architectures_near(self, text: str) -> tuple[str, ...]:
+        """What a person may mean who gives an architecture: those of that generation ("Rubin", "RDNA4"), else those
+        with the nearest numbers."""
+        capabilities, targets = self.tables.capabilities, self.tables.gfx_targets
+        known = [(row.architecture, _sm(row.capability)) for row in capabilities]
+        known += [(row.family, row.gfx) for row in targets]
+        plain = text.lower().replace(" ", "")
+        same = [arch for family, arch in known if family.lower().replace(" ", "") == plain]
+        asked = re.fullmatch(r"(sm_?|gfx)([0-9a-f]{2,4})", plain)
+        if same or asked is None:
+            return tuple(same[:5])
+        kind, begun = asked[1].removesuffix("_"), f"{asked[1].removesuffix('_')}{asked[2]}"
+
+        def distance(arch: str) -> tuple[bool, int]:
+            joined = arch.replace("_", "")
+            return not joined.startswith(begun), abs(int(joined.removeprefix(kind), 16) - int(asked[2], 16))
+
+        return tuple(sorted((arch for _, arch in known if arch.startswith(kind)), key=distance)[:3])
 
     def _by_architecture(self, text: str) -> Identity | None:
         lower = text.lower()
@@ -302,6 +323,10 @@ class Gpus:
             spoken = (*names.alternatives(amd.name), *amd.revisions.values(), *amd.aliases)
             found += [(alias, self._of_amd(amd, alias)) for alias in spoken]
             found.append((amd.chip, self._of_amd(amd, amd.name)))
+        # A target whose products have no PCI id yet is named by them.
+        sold = {amd.gfx for amd in self.tables.amd_gpus}
+        for target in (target for target in self.tables.gfx_targets if target.gfx not in sold):
+            found += [(chip, self._of_target(target)) for chip in names.alternatives(target.chips)]
         return tuple(found)
 
     @cached_property

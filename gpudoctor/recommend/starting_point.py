@@ -16,7 +16,7 @@ from gpudoctor.situation.kernel_modules import (
 )
 from gpudoctor.situation.known_issues import of_machine
 from gpudoctor.situation.no_kernel_driver import because, without_kfd
-from gpudoctor.situation.nvidia_driver import kernel_driver, refusal
+from gpudoctor.situation.nvidia_driver import kernel_driver, may_be_too_new, refusal
 from gpudoctor.situation.wsl import never_in_wsl
 
 
@@ -85,6 +85,10 @@ def change_before(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
 def common_notes(situation: Situation, gpus: tuple[Gpu, ...], decides: Collection[str]) -> Iterator[str]:
     """What holds whatever is installed: known issues of these GPUs with this kernel, driver and firmware; for torch,
     the programs that choose their own; requirements of other fields and frameworks than `decides`; assumptions."""
+    version, nvidia = kernel_driver(situation)[0] or "", situation.matrix.nvidia
+    for gpu in {gpu.name: gpu for gpu in gpus if may_be_too_new(situation, gpu)}.values():
+        first = nvidia.first_listing(gpu.pci_id, version)
+        yield f"Driver {version} may refuse {gpu.name}: its README does not list it, and that of {first} does."
     # The kernel of this machine says nothing of a GPU that is only described.
     ours = tuple(gpu for gpu in gpus if described_together(situation, gpu))
     for row in of_machine(situation, ours) if ours else ():

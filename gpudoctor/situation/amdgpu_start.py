@@ -7,7 +7,7 @@ import re
 from gpudoctor.finding import Fix, InstallSystemPackage, Manual, Reboot, by_hand
 from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
-from gpudoctor.situation.kernel_log import lines_of
+from gpudoctor.situation.kernel_log import GIVEN_UP, lines_of
 
 _NO_VBIOS = ("amdgpu-no-vbios",)
 _FIRMWARE_REFUSED = ("amdgpu-firmware-refused", "amdgpu-firmware-not-loaded")
@@ -43,6 +43,21 @@ def start_failures(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
 def bad_pages(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
     """Log lines in which amdgpu does not start a GPU because too much of its memory is bad."""
     return lines_of(situation, gpu, _BAD_PAGES) if gpu.driver.absent else ()
+
+
+def no_address_space(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
+    """Log lines in which the kernel has no address space for a GPU that amdgpu then gives up."""
+    return _before_giving_up(situation, gpu, "pci-no-space")
+
+
+def hardware_errors(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
+    """Log lines in which a GPU that amdgpu gives up tells an uncorrectable error of its hardware."""
+    return _before_giving_up(situation, gpu, "amdgpu-ras-uncorrectable")
+
+
+def _before_giving_up(situation: Situation, gpu: Gpu, kind: str) -> tuple[LogFault, ...]:
+    given_up = gpu.driver.absent and lines_of(situation, gpu, GIVEN_UP["amd"])
+    return lines_of(situation, gpu, (kind,)) if given_up else ()
 
 
 def start_reason(lines: tuple[LogFault, ...]) -> str:

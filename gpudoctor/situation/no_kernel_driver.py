@@ -11,7 +11,7 @@ from gpudoctor.finding import Fix
 from gpudoctor.isa import capability
 from gpudoctor.machine import BlockedModule, Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
-from gpudoctor.situation.amdgpu_start import bad_pages
+from gpudoctor.situation.amdgpu_start import bad_pages, hardware_errors, no_address_space
 from gpudoctor.situation.device_nodes import made_at_first_use
 from gpudoctor.situation.gpu_groups import group_by
 from gpudoctor.situation.kernel_log import lines_about, lines_of
@@ -229,6 +229,10 @@ def _amd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     if not situation.in_container and gpu.driver.value != "radeon":
         if bad_pages(situation, gpu):
             yield "gpu-ecc"
+        if no_address_space(situation, gpu):
+            yield "driver-init-failed-bios"
+        if hardware_errors(situation, gpu):
+            yield "driver-init-failed-hw"
         if blocking_rules(situation, "amd") or "nomodeset" in (situation.machine.system.kernel_options.value or ()):
             yield "module-blacklisted"
         if refused := signature_refusal(situation, "amd"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 from gpudoctor.finding import Evidence, ModuleFlavour
-from gpudoctor.machine import ASSUMED, Gpu, Library, Machine
+from gpudoctor.machine import ASSUMED, DESCRIBED, Gpu, Library, Machine
 from gpudoctor.matrix.versions import at_least, figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.kernel_log import lines_about
@@ -197,8 +197,13 @@ def may_be_too_new(situation: Situation, gpu: Gpu) -> bool:
     """Whether a driver that was only described does not list the GPU, though it knows its chip. It may work all the
     same, and whoever saw the GPU work knows better."""
     version, _, source = kernel_driver(situation)
-    described = situation.machine.assumed and situation.machine.pasted is None and source != ASSUMED
-    if not described or version is None or gpu.nvml is not None or has_own_numbers(situation.machine):
+    if (
+        source != DESCRIBED
+        or situation.machine.pasted is not None
+        or version is None
+        or gpu.nvml is not None
+        or has_own_numbers(situation.machine)
+    ):
         return False
     unlisted = situation.matrix.nvidia.first_listing(gpu.pci_id, version) is not None
     return unlisted and not refusals(situation, gpu)

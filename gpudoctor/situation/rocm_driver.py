@@ -48,6 +48,15 @@ def too_far_apart(situation: Situation, rocm: str) -> RocmDriver | None:
     return None if driver.older and matrix.amd.rocm_driver_is_newer(rocm, driver.release) else driver
 
 
+def untested(situation: Situation, rocm: str) -> RocmDriver | None:
+    """The kernel driver, if its release is known, and nothing says that AMD tests it with this newer ROCm: patch
+    releases without a known date leave open whether they are too far apart."""
+    driver, amd = rocm_driver(situation), situation.matrix.amd
+    if driver is None or driver.older or amd.rocm_driver_is_newer(rocm, driver.release):
+        return None
+    return driver if amd.rocm_driver_outdated(rocm, driver.release) else None
+
+
 def current_driver(situation: Situation, rocm: str) -> Fix:
     """The fix that brings a kernel driver for this ROCm: on the host if this is a container."""
     if situation.in_container:

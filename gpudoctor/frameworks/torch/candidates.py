@@ -22,7 +22,7 @@ from gpudoctor.situation.driver_choice import driver_after_fix
 from gpudoctor.situation.installer import refusal
 from gpudoctor.situation.known_issues import against_builds, speaks_against
 from gpudoctor.situation.nvidia_driver import driver_verdict
-from gpudoctor.situation.rocm_driver import too_far_apart
+from gpudoctor.situation.rocm_driver import RocmDriver, too_far_apart, untested
 from gpudoctor.situation.wsl import against_build_in_wsl
 
 if TYPE_CHECKING:
@@ -61,6 +61,8 @@ class Choice(Struct, frozen=True):
     pythons: tuple[str, ...] = ()
     linalg: Runs = "unknown"
     """Whether its torch.linalg library has code for all the GPUs."""
+    untested: bool = False
+    """Whether AMD does not test its ROCm with the present kernel driver, though it may work."""
     fault: str = ""
     """A known issue that affects it on this machine."""
     fault_variables: tuple[tuple[str, str], ...] = ()
@@ -267,12 +269,13 @@ def _assess_rocm(bench: Bench, row: TorchBuild) -> Choice | RejectedCandidate:
         why = f"the kernel driver is {driver.text}, and AMD does not test ROCm {row.rocm} with it"
         return _rejected(row, "driver", why)
     carries = ", ".join(targets)
+    old = untested(bench.situation, row.rocm or "")
     if not row.extra:
-        return _chosen(bench.matrix, row, level="native", carries=carries)
+        return _chosen(bench.matrix, row, level="native", carries=carries, old=old)
     # A multi-arch build: its device code comes in separate wheels, chosen by extras.
     extra = ",".join(row.extra.format(gfx=gfx) for gfx in targets)
     standing = min((_device_level(bench.matrix, gfx) for gfx in targets), key=_STANDINGS.index)
-    return _chosen(bench.matrix, row, level="native", carries=carries, extra=extra, standing=standing)
+    return _chosen(bench.matrix, row, level="native", carries=carries, old=old, extra=extra, standing=standing)
 
 
 def _device_level(matrix: Matrix, gfx: str) -> Standing:
@@ -287,6 +290,7 @@ def _chosen(
     level: Literal["native", "ptx", "cpu"],
     carries: str,
     driver: DriverVerdict = "serves",
+    old: RocmDriver | None = None,
     extra: str = "",
     standing: Standing = "supported",
     linalg: Runs = "unknown",
@@ -309,6 +313,8 @@ def _chosen(
         why.append("torch.linalg has no code for the GPU")
     if standing in ("tested", "built"):
         why.append(f"device code only {standing}, not supported")
+    if old:
+        why.append(f"the kernel driver is {old.text}, older than what AMD tests with ROCm {row.rocm}")
     if row.community:
         why.append("built by the community")
     return view_as(
@@ -317,6 +323,7 @@ def _chosen(
         index_url=matrix.torch.index_url(row),
         level=level,
         driver=driver,
+        untested=old is not None,
         standing=standing,
         extra=extra,
         carries=carries,
@@ -335,7 +342,13 @@ def _span(pythons: tuple[str, ...]) -> str:
 
 
 def _best_first(matrix: Matrix, choice: Choice) -> tuple[object, ...]:
-    return (merely_built(choice), bool(choice.fault), _newest_first(choice.version), *within_version(matrix, choice))
+    return (
+        merely_built(choice),
+        bool(choice.fault),
+        choice.untested,
+        _newest_first(choice.version),
+        *within_version(matrix, choice),
+    )
 
 
 def _newest_first(version: str) -> tuple[int, ...]:

@@ -12,6 +12,8 @@ class RocmRelease(Row, frozen=True, kw_only=True):
     """Targets its documents support."""
     kernel_driver: tuple[str, ...] = ()
     """Kernel-driver releases tested with its user space (ROCm numbers up to 6.4, AMD's own from 30.10 on)."""
+    user_space: tuple[str, ...] = ()
+    """All ROCm releases that the documents of the kernel driver that came with it name."""
     driver: str | None = None
     """AMD's own number of the kernel driver that came with it (30.10 with 7.0)."""
     dkms: str | None = None
