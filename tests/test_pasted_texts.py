@@ -318,6 +318,21 @@ def test_the_start_of_an_ultralytics_program_tells_torch_and_the_gpu() -> None:
     assert problems(asked)[0] == "torch-cpu-only"
 
 
+@pytest.mark.parametrize(
+    ("sentences", "version"),
+    [
+        ("nvidia-smi works fine, torch sees nothing. pip list says torch 2.6.0.", "2.6.0+cu124"),
+        ("Before the upgrade all was well. The venv has torch 2.7.1 in it, RTX 4060.", "2.7.1+cu126"),
+        ("I will pip install torch 2.6.0 next, RTX 4060.", None),
+        ("The machine had torch 2.6.0, RTX 4060.", None),
+        ("It works with torch 2.6.0, RTX 4060.", None),
+    ],
+)
+def test_only_the_sentence_of_a_version_says_whether_it_is_installed(sentences: str, version: str | None) -> None:
+    torch = machine(sentences).torch
+    assert (torch and torch.version) == version
+
+
 def test_a_gpu_that_torch_found_refutes_what_versions_suggest() -> None:
     old = COLLECT_ENV.replace("550.90.07", "470.57.02")
     assert problems(old.replace("Is CUDA available: True", "Is CUDA available: False"))[0] == "driver-too-old"

@@ -40,6 +40,12 @@ _WITH_BUILD = late(
 """A sentence that names a release of torch and its build: "torch 2.8 cu129"."""
 _CUDA_BESIDE = late(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
 _SDNEXT = late(r".{0,40}INFO\s{1,8}Torch: torch==(?P<version>\d\S{2,40})")
+_NOT_INSTALLED = late(
+    r"(?i)used to build|\[conda\]|pip (?!list|show|freeze)|install(?!ed\b)|requires?|needs?|upgrade|downgrad"
+    r"|built (?:for|with)|compiled|compatible|>=|<|nightly build|from|works|before|after|tried|not yet|\(you have"
+    r"|previously|used to|\bhad\b"
+)
+"""Words of a sentence about a torch that need not be the present one."""
 _FEW_WORDS = 3
 """A program's line has no more before the name of torch; a sentence that a person wrote has."""
 _YOLO = late(
@@ -193,14 +199,7 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         return
     elif plain := _PROSE_PACKAGE.match(text):
         facts.say("torch", plain["version"], number, "list")
-    elif (found := _TORCH.search(text)) and not re.search(
-        (
-            r"(?i)used to build|\[conda\]|pip |install|requires?|needs?|upgrade|downgrad|built (?:for|with)"
-            r"|compiled|compatible|>=|<|nightly build|from|works|before|after|tried|not yet|\(you have"
-            r"|previously|used to"
-        ),
-        text,
-    ):
+    elif (found := _TORCH.search(text)) and not _NOT_INSTALLED.search(_between(text, found, _ENDS)):
         in_sentence = ":" not in found[0] and len(text[: found.start()].split()) >= _FEW_WORDS
         if beside := _CUDA_BESIDE.match(text, found.end()):
             facts.say("torch cuda", beside["cuda"], number, "prose")
