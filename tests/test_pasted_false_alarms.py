@@ -91,3 +91,10 @@ def test_a_pod_waits_for_an_amd_gpu_in_a_cluster_with_both() -> None:
 def test_a_variable_hides_nothing_where_several_gpus_are_counted(machine: str, slug: str) -> None:
     text = f"{machine}.\nexport CUDA_VISIBLE_DEVICES=2,3\ntorch 2.6.0+cu124\nRuntimeError: CUDA is not available\n"
     assert first(text).slug == slug
+
+
+def test_the_driver_of_a_service_is_meant_where_the_text_is_about_that_service() -> None:
+    text = "{} the provided PTX was compiled with an unsupported toolchain."
+    there, elsewhere = (first(text.format(place)) for place in ("Colab:", "On my own T4, not on Colab:"))
+    assert there.slug == elsewhere.slug == "driver-too-old"
+    assert "numba" in there.fixes[0].title and elsewhere.fixes[0].title.startswith("Update the NVIDIA driver")
