@@ -624,6 +624,7 @@ def test_rocm_against_the_kernel_driver(module, build, weight):
         ("6.3.6", "2.14.1+rocm7.14", "that of ROCm 6.0.0"),
         ("5.18.13", "2.14.1+rocm7.14", "older than that of ROCm 6.0.0"),
         ("6.7.0", "2.14.1+rocm7.14", "that of ROCm 6.1.0"),
+        ("6.7.8", "2.14.1+rocm7.14", "older than that of ROCm 6.2.0"),
         ("6.3.6", "2.4.1+rocm6.0", ""),
         ("6.7.0", "2.9.1+rocm6.3", ""),
         ("5.18.13", "2.1.0+rocm5.6", ""),

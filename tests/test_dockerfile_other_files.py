@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli.dockerfile import dockerfile
+from gpudoctor.dockerfile.other_files import other_kind
 from gpudoctor.dockerfile.reading import read_recipe
 from gpudoctor.host import InputError
 from tests.support.check_cases import matrix
@@ -73,3 +75,10 @@ def test_the_container_of_a_workflow_of_argo_is_read(tmp_path: Path):
     (found,) = dockerfile_report(tmp_path / "workflow.yaml")["findings"]
     assert found["slug"] == "manifest-gpu-request"
     assert "workflow.yaml:9: leave out nvidia.com/gpu" in found["fixes"][0]["steps"][0]["text"]
+
+
+@pytest.mark.parametrize("text", ["{{." * 20_000, "dependencies:\n" + "\n" * 60_000])
+def test_no_text_keeps_the_search_for_its_kind_busy(text: str):
+    start = time.perf_counter()
+    assert other_kind("x", text) == ""
+    assert time.perf_counter() - start < 1

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import SEEN, Evidence, Finding, Fix, NotJudged, Severity, by_hand
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.installed_build import build_name
+from gpudoctor.frameworks.torch.message_causes import (
+    CPU_BUILD,
+    HIDDEN,
+    NO_RIGHTS,
+    VISIBILITY,
+    by_place,
+    gpus_of,
+    has_code,
+)
 from gpudoctor.frameworks.torch.message_circumstances import (
-    CUDA_ON_AMD,
     FIND_THE_LIBRARY,
     INTEGRATED,
-    NO_GPU_ASKED_FOR,
     NO_GPU_GIVEN,
     SEE_ROCMINFO,
     beyond,
@@ -27,61 +33,32 @@ from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE, Fault, severity
 from gpudoctor.machine import OVERRIDE, Gpu, Told, Vendor
 from gpudoctor.matrix.errors import own_words_behind, vendor_named
-from gpudoctor.matrix.versions import minor
 from gpudoctor.plain_text import TO_BE_SURE, capital, sentence, with_code
 from gpudoctor.situation import Situation
-from gpudoctor.situation.batch_job import without_request
-from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
-from gpudoctor.situation.device_nodes import nvidia_nodes
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU
-from gpudoctor.situation.no_kernel_driver import without_any_build, worthwhile
+from gpudoctor.situation.no_kernel_driver import worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_driver, cudas_too_new
 from gpudoctor.situation.seen_errors import seen_errors, telling_line, vendor_of_messages
+from gpudoctor.situation.wsl import UPDATE_WINDOWS
 
 if TYPE_CHECKING:
-    from gpudoctor.matrix.rows import ErrorPattern, GfxTarget, ToldCircumstance
+    from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
-_EXTENSION, _NO_DRIVER, _NO_KFD = "ext-built-without-gpu-arch", "no-driver", "amd-kfd-missing"
+_EXTENSION, _NO_DRIVER = "ext-built-without-gpu-arch", "no-driver"
 _BLAS = "hipblaslt-unsupported-arch"
-_OF_VENDORS = {
-    "nvidia": (
-        "nvidia-", "gpu-device-", "mig-", "container-toolkit-", "driver-too-old", "driver-lib-", "fabric-",
-        "libcuda-",
-    ),
-    "amd": ("amd-", "rocm-", "torch-rocm-", "hsa-", "rocblas-", "hipblaslt-", "miopen-"),
-}  # fmt: skip
-"""Beginnings of slugs that are about the GPUs of one vendor only."""
-_NO_TOOLKIT = "container-toolkit-missing"
-_UVM, _NO_UVM = "nvidia-uvm-after-suspend", "nvidia-uvm-missing"
-_OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
-_OF_A_MODULE = (
-    "nvidia-dkms-kernel-mismatch", "secure-boot-module-rejected", "nouveau-conflict", "module-blacklisted",
-    "driver-installed-no-reboot", "nvidia-driver-dropped-gpu", "open-module-unsupported-gpu", "blackwell-open-module",
-)  # fmt: skip
-"""Messages of a kernel module, which WSL does not have."""
-_NO_RIGHTS = "amd-device-permission"
-_NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
-"""Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
-_CPU_BUILD = "torch-cpu-only"
 _LOOK_AT_THE_DRIVER = by_hand(
     "Look at the driver",
     "Run `nvidia-smi`. If it fails, install the driver or, in a container, start that with the GPUs. If it shows a "
     "CUDA Version below that of torch, update the driver. If it is well, look at CUDA_VISIBLE_DEVICES.",
 )
-"""Where torch is a build for NVIDIA's GPUs and finds none."""
-_DEVICE = re.compile(r"current device: (?P<index>\d{1,2}), in function ggml_")
-_GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
-_OLDEST_ROCM = (6, 0)
-"""Of the builds of torch that are still in use: what AMD supported by then has code in each of them."""
-_HIDDEN, _LOST, _OLD_DRIVER = "cuda-visible-devices", "gpu-off-bus", "driver-too-old"
+_LOST, _OLD_DRIVER = "gpu-off-bus", "driver-too-old"
 _NEWER, _OLDER, _FIRST_OF_ALL_BUILDS = "torch-no-arch-for-gpu", "torch-dropped-old-gpu", 75
 """Want of code for a GPU that is newer than the build, or older, as each before Turing (7.5) is."""
 _NOT_ON_THIS_GPU = "gpu-too-old-for-feature"
-_VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
 
 
 @check("GPD442", "error-seen", "framework")
@@ -111,7 +88,7 @@ def error_seen(situation: Situation) -> Verdicts:
             )
         elif row.slug == BUSY:
             yield NotJudged(why=row.meaning, matters=True)
-        elif row.of_program and not (row.slug == _CPU_BUILD and _has_an_idle_gpu(situation)):
+        elif row.of_program and not (row.slug == CPU_BUILD and _has_an_idle_gpu(situation)):
             yield _about_the_program(situation, row, text)
         elif _lacks_no_code(situation, row):
             why = f"{telling_line(text, situation, row)}: torch has code for the GPUs here, so that is not why"
@@ -138,8 +115,8 @@ def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
     """Whether all causes of a message are missing code, and torch has code for the GPUs. The message itself names no
     cause."""
     causes = {slug for slug in row.also if slug != "hsa-override-wrong" or situation.variable(OVERRIDE)}
-    gpus = _gpus(situation, row)
-    if row.slug != CRASH or not causes or not causes.issubset({*NO_CODE, _BLAS}) or not _has_code(situation, gpus):
+    gpus = gpus_of(situation, row)
+    if row.slug != CRASH or not causes or not causes.issubset({*NO_CODE, _BLAS}) or not has_code(situation, gpus):
         return False
     rocm = situation.torch.rocm if situation.torch else None
     return _BLAS not in causes or all(
@@ -148,16 +125,16 @@ def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
 
 
 def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
-    gpus, line = _gpus(situation, row), telling_line(text, situation, row)
+    gpus, line = gpus_of(situation, row), telling_line(text, situation, row)
     vendor = vendor_of_messages(situation) or vendor_named(text)
-    elsewhere = row.slug in NO_CODE and _has_code(situation, gpus)
+    elsewhere = row.slug in NO_CODE and has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
     named = _named(situation, row, gpus)
     first = _EXTENSION if elsewhere else named
     causes, circumstances = _causes(situation, row, text, first, vendor)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
     place = f"On {called(gpus)}: " if gpus else ""
-    set_here = _hiding(situation) if causes[:1] == (_HIDDEN,) else ""
+    set_here = _hiding(situation) if causes[:1] == (HIDDEN,) else ""
     ask = circumstances[0].ask if circumstances else row.ask
     slug = causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named
     older = _of_driver(situation) if slug == _OLD_DRIVER and _NO_DRIVER in row.also and not circumstances else ""
@@ -196,7 +173,7 @@ def _causes(
     if row.severity == "note":
         return (), ()
     causes = tuple(slug for slug in dict.fromkeys((first, *row.also)) if slug != CRASH)
-    causes = _by_place(situation, row, causes, vendor, text)
+    causes = by_place(situation, row, causes, vendor, text)
     # What the message names is an effect where the container has no GPU, and may be refuted itself.
     named = NO_GPU_GIVEN if causes[:1] == (NO_GPU_GIVEN,) else first
     causes = tuple(slug for slug in causes if slug == named or not is_refuted(situation, slug))
@@ -225,7 +202,7 @@ def _fixes(
     given = tuple(
         fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor, container_command))
     )
-    if row.slug == _CPU_BUILD and causes[:1] == (_NO_RIGHTS,) and _NO_RIGHTS not in told:
+    if row.slug == CPU_BUILD and causes[:1] == (NO_RIGHTS,) and NO_RIGHTS not in told:
         given = (SEE_ROCMINFO,)
     better: dict[str, ToldCircumstance] = {}
     for one in beyond(row, circumstances):
@@ -237,15 +214,22 @@ def _fixes(
     own = () if row.of_torch and situation.variable(OVERRIDE) is not None else own
     told_fixes = tuple(map(fix_of, better.values()))
     first = (*given, *told_fixes) if causes[:1] == (INTEGRATED,) else (*own, *told_fixes, *given)
-    if row.slug == _CPU_BUILD and situation.machine.system.jetson.known:
+    if row.slug == CPU_BUILD and situation.machine.system.jetson.known:
         last = fixes_elsewhere("jetson", situation, situation.usable, situation.torch)
-    elif row.slug == _CPU_BUILD and situation.torch is not None and is_refuted(situation, row.slug):
-        last = (_LOOK_AT_THE_DRIVER,)
+    elif row.slug == CPU_BUILD and situation.torch is not None and is_refuted(situation, row.slug):
+        last = _of_the_driver(situation)
     else:
         last = () if other_cause else fixes(situation, fault)
     if row.slug == _OLD_DRIVER and situation.usable:
         last = worthwhile(situation, situation.usable, last)
     return (*first, *last)
+
+
+def _of_the_driver(situation: Situation) -> tuple[Fix, ...]:
+    """What to do where torch is a build for GPUs and finds none."""
+    if situation.built_for != "nvidia":
+        return ()
+    return (UPDATE_WINDOWS,) if situation.in_wsl else (_LOOK_AT_THE_DRIVER,)
 
 
 def _circumstances(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[ToldCircumstance, ...]:
@@ -268,19 +252,12 @@ def _is_of_windows(situation: Situation) -> bool:
     return pasted is not None and pasted.foreign == "windows"
 
 
-def _names_another_gpu(situation: Situation) -> bool:
-    """Whether a visibility variable names only GPUs after the first, and the machine has no second one."""
-    values = (situation.variable(name) for name in _VISIBILITY)
-    numbers = [value.split(",") for value in values if value and re.fullmatch(r"\d{1,3}(?:,\d{1,3})*", value)]
-    return len(situation.machine.gpus) <= 1 and any("0" not in listed for listed in numbers)
-
-
 def _has_an_idle_gpu(situation: Situation) -> bool:
     """Whether a text names a GPU or says that none is used, and nothing tells that torch uses one, or should not."""
     pasted = situation.machine.pasted
     if pasted is None or pasted.works or pasted.wants_cpu or situation.built_for is not None:
         return False
-    missed = any(one.slug == _CPU_BUILD for one, _ in told_circumstances(situation))
+    missed = any(one.slug == CPU_BUILD for one, _ in told_circumstances(situation))
     return missed or any(not gpu.integrated for gpu in situation.machine.gpus)
 
 
@@ -299,7 +276,7 @@ def _named(situation: Situation, row: ErrorPattern, gpus: tuple[Gpu, ...]) -> st
 
 def _hiding(situation: Situation) -> str:
     """The visibility variables that are set, where one of them may hide the GPU."""
-    values = ((name, situation.variable(name)) for name in _VISIBILITY)
+    values = ((name, situation.variable(name)) for name in VISIBILITY)
     told = [f"{name}={value}" for name, value in values if value is not None]
     return f" Set here: {', '.join(told)}." if told else ""
 
@@ -310,79 +287,6 @@ def _is_message(situation: Situation, circumstance: ToldCircumstance, said: Told
     if not circumstance.alone or pasted is None or said.line not in pasted.error_lines:
         return False
     return not re.search(circumstance.pattern, own_words_behind(said.text).lower(), re.ASCII)
-
-
-def _by_place(
-    situation: Situation, row: ErrorPattern, causes: tuple[str, ...], vendor: Vendor | None, text: str
-) -> tuple[str, ...]:
-    """The causes of a message that names none, or no driver. First come those of the place where it was printed, and
-    an override that is set there; last come those that rocminfo refutes, those of WSL outside WSL, and AMD's where
-    the message says CUDA and nothing tells the vendor."""
-    in_wsl, pasted, first = situation.in_wsl, situation.machine.pasted, list[str]()
-    first += (NO_GPU_GIVEN,) * bool(pasted and pasted.container_command)
-    apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
-    of_cuda = vendor == "amd" and CUDA_ON_AMD in causes and row.slug != _CPU_BUILD  # only programs for CUDA print it
-    causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
-    first += (CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
-    if row.slug not in NO_CODE:  # such a message tells the library that lacks it
-        first += ("torch-rocm-no-arch-for-gpu",) * without_any_build(situation)
-    first += (_HIDDEN,) * _names_another_gpu(situation)
-    first += (_NO_RIGHTS,) * (row.slug == _CPU_BUILD and situation.built_for == "amd")
-    first += (BUSY,) * any(map(why_busy, _gpus(situation, row)))
-    first += (NO_GPU_ASKED_FOR,) * without_request(situation)
-    first += (_NO_UVM,) * (_UVM in (row.slug, *row.also) and _lacks_uvm(situation))
-    if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
-        first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
-        if row.slug == _NO_TOOLKIT and is_refuted(situation, _NO_TOOLKIT):  # Docker Desktop has it, and no driver
-            causes = ("wsl-driver", *causes)
-        return tuple(sorted(causes, key=lambda slug: slug not in first))
-    if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
-        first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
-    if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
-        causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
-    elif situation.in_container:
-        first += (NO_GPU_GIVEN, _NO_TOOLKIT, _NO_UVM)
-    if in_wsl:
-        first.append("wsl-driver")
-        causes = tuple(slug for slug in causes if slug not in _OF_A_MODULE)
-    if situation.variable(OVERRIDE):
-        first.append("hsa-override-wrong")
-    order = {slug: place for place, slug in enumerate(first)}
-    hsa = situation.machine.amd.hsa.value
-    last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())
-    if pasted and pasted.gpus_given and situation.machine.system.container.value == "docker":
-        last += (_NO_RIGHTS,)  # Docker runs as root unless told otherwise, and opens what it is given
-    unlikely = _OF_VENDORS["amd"] if vendor is None and "CUDA" in text else ()
-    return tuple(
-        sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last or slug.startswith(unlikely)))
-    )
-
-
-def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
-    """The cause where the messages name the target of an integrated GPU, and the discrete one has another; or name
-    none, and of the two GPUs every build has code for the discrete one alone."""
-    named = _GFX.search(" ".join(situation.machine.errors))
-    gpus, target_of = situation.machine.of_vendor("amd"), situation.matrix.gpus.target
-    discrete = {gpu.arch.value or "" for gpu in gpus if not gpu.integrated}
-    if not discrete or INTEGRATED not in row.also or (named and named[0] in discrete):
-        return ()
-    if failed := _failed(situation, gpus):
-        return (INTEGRATED,) if failed[0].integrated else ()
-    beside = {named[0]} if named else {gpu.arch.value or "" for gpu in gpus if gpu.integrated}
-    others = [target for gfx in beside if (target := target_of(gfx)) and target.kind == "apu"]
-    if named is None and not all((target := target_of(gfx)) and _is_in_every_build(target) for gfx in discrete):
-        return ()
-    return (INTEGRATED,) if others and (named or not any(other.official_from for other in others)) else ()
-
-
-def _lacks_uvm(situation: Situation) -> bool:
-    """Whether the node of nvidia_uvm is not there, beside others of NVIDIA."""
-    nodes = nvidia_nodes(situation)
-    return nodes is not None and "/dev/nvidiactl" in nodes and "/dev/nvidia-uvm" not in nodes
-
-
-def _is_in_every_build(target: GfxTarget) -> bool:
-    return target.official_from is not None and minor(target.official_from) <= _OLDEST_ROCM
 
 
 def _of_driver(situation: Situation) -> str:
@@ -415,25 +319,3 @@ def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Fi
         fixes=(fix,),
         refs=row.refs,
     )
-
-
-def _has_code(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
-    """Whether torch has code for all these GPUs, so that the text is about something else."""
-    ours = [fit for fit in fits(situation) if fit.gpu in gpus]
-    return bool(ours) and all(fit.served for fit in ours)
-
-
-def _gpus(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
-    """The GPUs that a message is about. Of several, if code is missing, it is those that torch has none for."""
-    vendor = vendor_of_messages(situation)
-    gpus = situation.usable_of(vendor) if vendor and row.about == "gpu" else ()
-    lacking = {fit.gpu for fit in fits(situation) if not fit.served} if row.slug in NO_CODE and len(gpus) > 1 else ()
-    return _failed(situation, gpus) or tuple(gpu for gpu in gpus if gpu in lacking) or gpus
-
-
-def _failed(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
-    """The one of several GPUs on which a message says that it failed, by the number that the program gives it."""
-    found = _DEVICE.search(" ".join(situation.machine.errors)) if len(gpus) > 1 else None
-    if found is None or any(situation.variable(name) for name in _VISIBILITY):
-        return ()
-    return tuple(gpu for gpu in gpus if str(gpu.index) == found["index"])

@@ -23,7 +23,7 @@ class _Kind(NamedTuple):
 
 
 _KINDS = (
-    _Kind("a template of Helm", _RENDERED, text=(r".*\{\{.*\.(Values|Release|Chart)\b",)),
+    _Kind("a template of Helm", _RENDERED, text=(r".{0,300}?\{\{[^{}\n]{0,100}\.(Values|Release|Chart)\b",)),
     _Kind("a template of Helm", _RENDERED, r".*\.tpl$"),
     _Kind("a template", "check what becomes of it", r".*\.(jinja2?|j2|tmpl|template)$"),
     _Kind("a file of values for Helm", _RENDERED, r"(.*[._-])?values([._-].*)?\.ya?ml$|Chart\.yaml$"),
@@ -33,7 +33,7 @@ _KINDS = (
     _Kind("an action of GitHub", _ITS_IMAGE, r"action\.ya?ml$"),
     _Kind("a task of SkyPilot", _IN_A_JOB, text=(r"resources:", r"(run|setup):")),
     _Kind("a cluster of Ray", _IN_A_JOB, text=(r"cluster_name:", r"provider:")),
-    _Kind("an environment of conda", _INSTALLED, text=(r"dependencies:", r"\s*-\s")),
+    _Kind("an environment of conda", _INSTALLED, text=(r"dependencies:", r"[ \t]*-\s")),
     _Kind("a project of pixi", _INSTALLED, r"pixi\.(toml|lock)$"),
     _Kind("a project of Python", _INSTALLED, r"pyproject\.toml$|setup\.(py|cfg)$|Pipfile|(uv|poetry|pdm)\.lock$"),
     _Kind("a list of packages", _INSTALLED, r"(.*[._-])?(requirements|constraints)([._-].*)?\.(txt|in)$"),

@@ -1,0 +1,153 @@
+"""Which GPUs a message is about, and in which order its causes come in the place where it was printed."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from gpudoctor.frameworks.torch.gpu_coverage import fits
+from gpudoctor.frameworks.torch.message_circumstances import CUDA_ON_AMD, INTEGRATED, NO_GPU_ASKED_FOR, NO_GPU_GIVEN
+from gpudoctor.frameworks.torch.refuted_causes import is_refuted
+from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
+from gpudoctor.machine import OVERRIDE, Gpu, Vendor
+from gpudoctor.matrix.versions import minor
+from gpudoctor.situation import Situation
+from gpudoctor.situation.batch_job import without_request
+from gpudoctor.situation.busy_gpus import why_busy
+from gpudoctor.situation.device_nodes import nvidia_nodes
+from gpudoctor.situation.no_kernel_driver import without_any_build
+from gpudoctor.situation.seen_errors import vendor_of_messages
+
+if TYPE_CHECKING:
+    from gpudoctor.matrix.rows import ErrorPattern, GfxTarget
+
+_OF_VENDORS = {
+    "nvidia": (
+        "nvidia-", "gpu-device-", "mig-", "container-toolkit-", "driver-too-old", "driver-lib-", "fabric-",
+        "libcuda-",
+    ),
+    "amd": ("amd-", "rocm-", "torch-rocm-", "hsa-", "rocblas-", "hipblaslt-", "miopen-"),
+}  # fmt: skip
+"""Beginnings of slugs that are about the GPUs of one vendor only."""
+CPU_BUILD, HIDDEN, NO_RIGHTS = "torch-cpu-only", "cuda-visible-devices", "amd-device-permission"
+_NO_DRIVER, _NO_KFD = "no-driver", "amd-kfd-missing"
+VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+_NO_TOOLKIT = "container-toolkit-missing"
+_UVM, _NO_UVM = "nvidia-uvm-after-suspend", "nvidia-uvm-missing"
+_OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
+_OF_A_MODULE = (
+    "nvidia-dkms-kernel-mismatch", "secure-boot-module-rejected", "nouveau-conflict", "module-blacklisted",
+    "driver-installed-no-reboot", "nvidia-driver-dropped-gpu", "open-module-unsupported-gpu", "blackwell-open-module",
+)  # fmt: skip
+"""Messages of a kernel module, which WSL does not have."""
+_NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-runtime-too-old", "no-driver", "no-gpu")
+"""Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
+_DEVICE = re.compile(r"current device: (?P<index>\d{1,2}), in function ggml_")
+_GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
+_OLDEST_ROCM = (6, 0)
+"""Of the builds of torch that are still in use: what AMD supported by then has code in each of them."""
+
+
+def gpus_of(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
+    """The GPUs that a message is about. Of several, if code is missing, it is those that torch has none for."""
+    vendor = vendor_of_messages(situation)
+    gpus = situation.usable_of(vendor) if vendor and row.about == "gpu" else ()
+    lacking = {fit.gpu for fit in fits(situation) if not fit.served} if row.slug in NO_CODE and len(gpus) > 1 else ()
+    return _failed(situation, gpus) or tuple(gpu for gpu in gpus if gpu in lacking) or gpus
+
+
+def _failed(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """The one of several GPUs on which a message says that it failed, by the number that the program gives it."""
+    found = _DEVICE.search(" ".join(situation.machine.errors)) if len(gpus) > 1 else None
+    if found is None or any(situation.variable(name) for name in VISIBILITY):
+        return ()
+    return tuple(gpu for gpu in gpus if str(gpu.index) == found["index"])
+
+
+def has_code(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
+    """Whether torch has code for all these GPUs, so that the text is about something else."""
+    ours = [fit for fit in fits(situation) if fit.gpu in gpus]
+    return bool(ours) and all(fit.served for fit in ours)
+
+
+def by_place(
+    situation: Situation, row: ErrorPattern, causes: tuple[str, ...], vendor: Vendor | None, text: str
+) -> tuple[str, ...]:
+    """The causes of a message that names none, or no driver. First come those of the place where it was printed, and
+    an override that is set there; last come those that rocminfo refutes, those of WSL outside WSL, and AMD's where
+    the message says CUDA and nothing tells the vendor."""
+    in_wsl, pasted, first = situation.in_wsl, situation.machine.pasted, list[str]()
+    first += (NO_GPU_GIVEN,) * bool(pasted and pasted.container_command)
+    apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
+    of_cuda = vendor == "amd" and CUDA_ON_AMD in causes and row.slug != CPU_BUILD  # only programs for CUDA print it
+    causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
+    first += (CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
+    if row.slug not in NO_CODE:  # such a message tells the library that lacks it
+        first += ("torch-rocm-no-arch-for-gpu",) * without_any_build(situation)
+    first += (HIDDEN,) * _names_another_gpu(situation)
+    first += (NO_RIGHTS,) * (row.slug == CPU_BUILD and situation.built_for == "amd")
+    first += (BUSY,) * any(map(why_busy, gpus_of(situation, row)))
+    first += (NO_GPU_ASKED_FOR,) * without_request(situation)
+    first += (_NO_UVM,) * (_UVM in (row.slug, *row.also) and _lacks_uvm(situation))
+    if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
+        first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
+        if row.slug == _NO_TOOLKIT and is_refuted(situation, _NO_TOOLKIT):  # Docker Desktop has it, and no driver
+            causes = ("wsl-driver", *causes)
+        return tuple(sorted(causes, key=lambda slug: slug not in first))
+    if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
+        first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
+    if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
+        causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
+    elif situation.in_container:
+        first += (NO_GPU_GIVEN, _NO_TOOLKIT, _NO_UVM)
+    if in_wsl:
+        first.append("wsl-driver")
+        causes = tuple(slug for slug in causes if slug not in _OF_A_MODULE)
+    if situation.variable(OVERRIDE):
+        first.append("hsa-override-wrong")
+    order = {slug: place for place, slug in enumerate(first)}
+    hsa = situation.machine.amd.hsa.value
+    last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())
+    if pasted and pasted.gpus_given and situation.machine.system.container.value == "docker":
+        last += (NO_RIGHTS,)  # Docker runs as root unless told otherwise, and opens what it is given
+    unlikely = _OF_VENDORS["amd"] if vendor is None and "CUDA" in text else ()
+    return tuple(
+        sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last or slug.startswith(unlikely)))
+    )
+
+
+def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
+    """The cause where the messages name the target of an integrated GPU, and the discrete one has another; or name
+    none, and of the two GPUs every build has code for the discrete one alone."""
+    named = _GFX.search(" ".join(situation.machine.errors))
+    gpus, target_of = situation.machine.of_vendor("amd"), situation.matrix.gpus.target
+    discrete = {gpu.arch.value or "" for gpu in gpus if not gpu.integrated}
+    if not discrete or INTEGRATED not in row.also or (named and named[0] in discrete):
+        return ()
+    if failed := _failed(situation, gpus):
+        return (INTEGRATED,) if failed[0].integrated else ()
+    beside = {named[0]} if named else {gpu.arch.value or "" for gpu in gpus if gpu.integrated}
+    others = [target for gfx in beside if (target := target_of(gfx)) and target.kind == "apu"]
+    if named is None and not all((target := target_of(gfx)) and _is_in_every_build(target) for gfx in discrete):
+        return ()
+    return (INTEGRATED,) if others and (named or not any(other.official_from for other in others)) else ()
+
+
+def _names_another_gpu(situation: Situation) -> bool:
+    """Whether a visibility variable names only GPUs after the first, and the machine has no second one."""
+    machine = situation.machine
+    if len(machine.gpus) > 1 or (machine.pasted is not None and machine.pasted.several_gpus):
+        return False
+    values = (situation.variable(name) for name in VISIBILITY)
+    numbers = [value.split(",") for value in values if value and re.fullmatch(r"\d{1,3}(?:,\d{1,3})*", value)]
+    return any("0" not in listed for listed in numbers)
+
+
+def _lacks_uvm(situation: Situation) -> bool:
+    """Whether the node of nvidia_uvm is not there, beside others of NVIDIA."""
+    nodes = nvidia_nodes(situation)
+    return nodes is not None and "/dev/nvidiactl" in nodes and "/dev/nvidia-uvm" not in nodes
+
+
+def _is_in_every_build(target: GfxTarget) -> bool:
+    return target.official_from is not None and minor(target.official_from) <= _OLDEST_ROCM
