@@ -12,6 +12,7 @@ from tests.test_dockerfile import dockerfile_report
 VLLM = "image: vllm/vllm-openai:v0.11.0, ipc: host"
 ROCM = "image: 'rocm/vllm:latest', ipc: host"
 CUDA = "CUDA_VISIBLE_DEVICES"
+AMD_NODES = "devices: [/dev/kfd, /dev/dri], group_add: [video, render]"
 
 
 def reserved(device: str) -> str:
@@ -50,7 +51,10 @@ AMONG_THEM = {
     "a variable": f"{VLLM}, {reserved('count: 1')}, environment: {{{CUDA}: '${{GPU:-1}}'}}",
     "numbers in one text": f"{VLLM}, {TOGETHER}, environment: {{{CUDA}: 1}}",
     "numbers of a variable": f"{VLLM}, {VARIABLE}, environment: {{{CUDA}: 3}}",
-    "hidden on purpose": f"{VLLM}, {reserved('count: 1')}, environment: {{{CUDA}: -1}}",
+    "empty, which HIP takes as unset": f"{ROCM}, {AMD_NODES}, environment: {{{CUDA}: ''}}",
+    "hidden, of the other vendor": f"{VLLM}, {reserved('count: 1')}, environment: {{HIP_VISIBLE_DEVICES: -1}}",
+    "hidden, and given none": f"{VLLM}, environment: {{{CUDA}: -1}}",
+    "set by who starts it": f"{VLLM}, {reserved('count: 1')}, environment: [{CUDA}]",
     "privileged": f"{VLLM}, privileged: true, {reserved('count: 1')}, environment: {{{CUDA}: 1}}",
     "the runtime with all": f"{VLLM}, runtime: nvidia, environment: {{NVIDIA_VISIBLE_DEVICES: all, {CUDA}: 3}}",
     "the runtime of an image for CUDA": f"{VLLM}, runtime: nvidia, environment: {{{CUDA}: 3}}",
@@ -63,6 +67,29 @@ def test_a_number_of_the_host_hides_the_gpus_of_the_container(tmp_path: Path, na
     (found,) = told(tmp_path, BEYOND[name])
     assert (found["slug"], found["severity"]) == ("compose-hides-gpus", "error")
     assert "leave out CUDA_VISIBLE_DEVICES" in fix(found, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "service",
+    [
+        f"{VLLM}, gpus: all, environment: {{{CUDA}: -1}}",
+        f"{VLLM}, {reserved('count: 1')}, environment: ['{CUDA}=']",
+        f"{VLLM}, runtime: nvidia, environment: {{NVIDIA_VISIBLE_DEVICES: all, {CUDA}: ''}}",
+        f"{ROCM}, {AMD_NODES}, environment: {{HIP_VISIBLE_DEVICES: -1}}",
+    ],
+)
+def test_a_service_whose_variable_hides_the_gpus_that_it_is_given_is_told(tmp_path: Path, service: str):
+    (found,) = told(tmp_path, service)
+    assert (found["slug"], found["severity"]) == ("compose-hides-gpus", "warning")
+    assert "leave out" in fix(found, tmp_path)
+
+
+def test_a_runtime_with_an_empty_list_of_gpus_gives_none(tmp_path: Path):
+    service = f"{VLLM}, runtime: nvidia, environment: ['NVIDIA_VISIBLE_DEVICES=']"
+    (found,) = told(tmp_path, service)
+    assert (found["slug"], found["severity"]) == ("compose-no-device", "warning")
+    assert "NVIDIA_VISIBLE_DEVICES=all in the environment" in fix(found, tmp_path)
+    assert told(tmp_path, service.replace("runtime: nvidia, ", "")) == []
 
 
 @pytest.mark.parametrize("name", AMONG_THEM)

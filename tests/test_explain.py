@@ -91,6 +91,39 @@ def test_a_cause_that_several_messages_share_is_told_with_all_of_them():
     assert "What helps" in gpudoctor("explain", "triton-missing").stdout  # a message has that name, too
 
 
+@pytest.mark.parametrize(
+    ("word", "slug"),
+    [
+        ("rocm", "rocm-version-mismatch"),
+        ("hsa", "hsa-override-wrong"),
+        ("iGPU", "amd-igpu-interferes"),
+        ("CUDA_VISIBLE_DEVICES", "cuda-visible-devices"),
+        ("xid", "gpu-off-bus"),
+    ],
+)
+def test_a_word_names_the_checks_that_have_it(word: str, slug: str) -> None:
+    done = gpudoctor("explain", word)
+    assert done.returncode == 0 and done.stdout.startswith(f"{word} is named by:") and f" {slug}: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "message"), [("libcuda.so.1", "libcuda-missing"), ("hipErrorUnknown", "hip-unknown")]
+)
+def test_a_word_of_a_message_is_explained_as_the_message(word: str, message: str) -> None:
+    assert gpudoctor("explain", word).stdout.startswith(f"# {message}\n")
+
+
+def test_a_message_without_the_quotes_that_a_shell_took_is_known() -> None:
+    assert gpudoctor("explain", "No", "module", "named", "torch").stdout.startswith("# torch-module-missing\n")
+    done = gpudoctor("explain", "No module named in the house")
+    assert done.returncode == 3 or "# torch" not in done.stdout
+
+
+def test_part_of_a_message_is_explained_by_the_nearest_first() -> None:
+    told = [line for line in gpudoctor("explain", "out of memory").stdout.splitlines() if line.startswith("# ")]
+    assert told.index("# out-of-memory") < told.index("# cuda-init-memory")
+
+
 def test_harmless_and_a_programs_own_fault_have_no_cause():
     assert matches("TF-TRT Warning: Could not find TensorRT")[0]["causes"] == []
     assert matches("CUDA error: device-side assert triggered")[0]["causes"] == []

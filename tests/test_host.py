@@ -263,6 +263,26 @@ def test_recorded_nodes_answer_as_they_did(tmp_path: Path) -> None:
     assert host.exists("/dev/dri")
 
 
+@pytest.mark.parametrize(
+    ("user", "mode", "answer"),
+    [
+        ({"uid": 1000, "gids": [1000]}, "0660", "EACCES"),
+        ({"uid": 1000, "gids": [1000]}, "0664", "EACCES"),
+        ({"uid": 1000, "gids": [1000, 992]}, "0660", "ok"),
+        ({"uid": 1000, "gids": [1000]}, "0666", "ok"),
+        ({"uid": 0}, "0660", "ok"),
+        (None, "0660", "ok"),
+    ],
+)
+def test_without_a_recorded_answer_the_mode_of_a_node_decides(
+    tmp_path: Path, user: Any, mode: str, answer: str
+) -> None:
+    node = {"mode": mode, "uid": 0, "gid": 992}
+    assert recorded(tmp_path, user=user, nodes={"/dev/kfd": node}).open_node("/dev/kfd").opened == answer
+    for tried in ({"nodes": {"/dev/kfd": {**node, "open": "ok"}}}, {"nodes": {"/dev/kfd": node}, "asked_only": True}):
+        assert recorded(tmp_path, user=user, **tried).open_node("/dev/kfd").opened == "ok"
+
+
 def test_an_error_recorded_for_a_path_also_holds_below_it_and_through_links(tmp_path: Path) -> None:
     write(tmp_path, "/sys/class/kfd/kfd/topology/nodes/1/properties", "simd_count 72")
     write(tmp_path, "/sys/class/kfd/kfd/topology/nodes/0/properties", "simd_count 0")

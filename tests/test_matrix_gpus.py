@@ -296,3 +296,22 @@ def load_matrix_once() -> Matrix:
     if not _LOADED:
         _LOADED.append(load_matrix())
     return _LOADED[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("A100", "NVIDIA A100"),
+        ("p100", "NVIDIA Tesla P100"),
+        ("GTX 1060", "NVIDIA GeForce GTX 1060"),
+        ("A100 80GB", "NVIDIA A100 SXM4 80GB"),
+        ("Tesla V100-SXM2-16GB", "NVIDIA Tesla V100 SXM2 16GB"),
+        ("RTX 3080", "NVIDIA GeForce RTX 3080"),
+        ("RX 7900 XTX", "AMD Radeon RX 7900 XTX"),
+    ],
+)
+def test_a_gpu_is_called_no_more_exactly_than_it_was_named(text: str, name: str, matrix: Matrix) -> None:
+    (gpu,) = matrix.gpus.gpus_by_name(text)
+    assert gpu.name == name
+    (again,) = matrix.gpus.gpus_by_name(name)
+    assert (again.name, again.arch) == (name, gpu.arch)

@@ -84,7 +84,7 @@ def no_device(recipe: Recipe) -> Verdicts:
         if missing == "/dev/dri" and any(node.startswith(missing) for node in service.devices):
             missing = "a render node, such as /dev/dri/renderD128"
         named = service.environment.get("NVIDIA_VISIBLE_DEVICES")
-        why = f", which is {'not set' if named is None else named}"
+        why = f", which is {'not set' if named is None else named or 'empty'}"
         why = f": its runtime gives those that NVIDIA_VISIBLE_DEVICES names{why}" if service.by_variable else ""
         yield about_service(
             service,
@@ -337,9 +337,11 @@ def _named_for_cpus(started: RecipeService) -> bool:
     names = (service.name, service.image or "", service.dockerfile, service.target, image.name if image else "")
     if any(re.search(r"(^|[^a-z])cpu([^a-z]|$)", name, re.IGNORECASE) for name in names):
         return True
+    # The runtime asks for a GPU: the variable that it reads then says no purpose.
+    hiding = VISIBLE if service.by_variable else _HIDING
     values = service.environment.items()
     return any(
-        value.strip().lower() == "cpu" or (name in _HIDING and value.strip() in ("", "-1")) for name, value in values
+        value.strip().lower() == "cpu" or (name in hiding and value.strip() in ("", "-1")) for name, value in values
     )
 
 

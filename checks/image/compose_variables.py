@@ -6,8 +6,8 @@ import re
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
-from gpudoctor.dockerfile.recipe import Recipe, about_service, change
-from gpudoctor.dockerfile.variables import VISIBLE, slip_in_devices
+from gpudoctor.dockerfile.recipe import Recipe, RecipeService, about_service, change
+from gpudoctor.dockerfile.variables import HIDING, VISIBLE, slip_in_devices
 
 
 @check("GPD623", "compose-hides-gpus", "image")
@@ -21,9 +21,10 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     the value, with the same effect.
 
     ## How it is judged
-    By the value, in `environment` or a file of `env_file`. An empty value, -1 and other words that hide the GPUs on
-    purpose are not reported. An error if the service is given a GPU, else a warning. A number counts among the GPUs
-    that the container is given: with one GPU there is only 0, whichever of the host's it is.
+    By the value, in `environment` or a file of `env_file`. An error if the service is given a GPU, else a warning. A
+    number counts among the GPUs that the container is given: with one GPU there is only 0, whichever of the host's it
+    is. -1, an empty CUDA_VISIBLE_DEVICES and other words that hide the GPUs on purpose are a warning if the service
+    is given the GPUs that its image is made for; else they are not reported.
 
     ## Fix safety
     Without the variable a program sees the GPUs that the container is given.
@@ -32,11 +33,16 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
         service = started.service
         for name in VISIBLE:
             value = service.environment.get(name, "")
-            if why := slip_in_devices(value) or _beyond(service, name, value):
+            why = slip_in_devices(value) or _beyond(service, name, value)
+            if why or _contradicts(recipe, started, name):
+                sure = why and (service.given_gpus or service.privileged)
                 yield about_service(
                     service,
-                    severity="error" if service.given_gpus or service.privileged else "warning",
-                    message=f"{service.title} sets {name}={value}, which hides every GPU: {why}.",
+                    severity="error" if sure else "warning",
+                    message=f"{service.title} sets {name}={value}, which hides every GPU: {why}."
+                    if why
+                    else f"{service.title} is given GPUs, and its {f'{name}={value}' if value else f'empty {name}'} "
+                    "hides every GPU.",
                     saw=f"{name}={value}",
                     want="not set, or numbers without quotes",
                     fixes=(
@@ -51,6 +57,21 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
                         "ROCm/ROCR-Runtime amd_filter_device.cpp, RvdFilter; ROCm/clr rocdevice.cpp, Device::init",
                     ),
                 )
+
+
+def _contradicts(recipe: Recipe, started: RecipeService, name: str) -> bool:
+    """Whether a variable hides on purpose the GPUs that the service is given, and that its image is made for."""
+    service, image = started.service, started.image
+    vendor = recipe.vendor(image) if image is not None else None
+    given = started.given_nvidia if vendor == "nvidia" else service.amd or service.kfd
+    if vendor is None or not given or (name != "CUDA_VISIBLE_DEVICES" and vendor != "amd"):
+        return False
+    value = service.environment.get(name)
+    if value is None:
+        return False
+    if not value.strip():
+        return vendor == "nvidia"  # HIP takes an empty one as unset
+    return value.strip() in HIDING[name]
 
 
 def _beyond(service: Service, name: str, value: str) -> str:

@@ -14,11 +14,10 @@ from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.rewriting import in_place
 from gpudoctor.dockerfile.torch_requests import configured_from
 from gpudoctor.dockerfile.unreadable_commands import copies_environment
-from gpudoctor.dockerfile.variables import NO_GPU, OVERRIDE, VISIBLE, slip_in_devices
+from gpudoctor.dockerfile.variables import HIDING, NO_GPU, OVERRIDE, VISIBLE, slip_in_devices
 from gpudoctor.finding import Finding, Fix
 
-_HIDING = {"NVIDIA_VISIBLE_DEVICES": NO_GPU, "CUDA_VISIBLE_DEVICES": ("", "-1", "none", "NoDevFiles"),
-           "HIP_VISIBLE_DEVICES": ("-1",), "ROCR_VISIBLE_DEVICES": ("-1",)}  # fmt: skip
+_HIDING = {"NVIDIA_VISIBLE_DEVICES": NO_GPU, **HIDING}
 
 
 @check("GPD606", "image-hides-gpus", "image")

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 _LIMIT = 1 << 20
 _LINE = 300
 _UNKNOWN = 3
+_UNQUOTED = re.compile(r"\b(No module named|cannot import name|has no attribute) (\w[\w.]*)")
+"""Words of Python's that a shell took the quotes of."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -58,12 +60,16 @@ def explain(words: tuple[str, ...], style: str | None, overlays: tuple[str, ...]
     if name != "-" and (found := _checks_of(name, suite)):
         return _tell_checks(found, style)
     text = _ESCAPES.sub("", _from_stdin() if name == "-" else name)
-    messages = matrix.errors.messages_named(name) or _messages_in(text, matrix) or matrix.errors.messages_like(text)
-    messages = messages or _complaints(text, matrix)
-    if not messages and name != "-" and re.fullmatch(r"[\w.-]+", name):
-        if naming := [check for check in suite if re.search(rf"\b{re.escape(name)}\b", check.explanation)]:
-            return _tell_naming(name, naming, style)
-        suite.named(name)  # raises: what is near to it
+    messages = matrix.errors.messages_named(name) or _messages_in(text, matrix)
+    word = name if name != "-" and re.fullmatch(r"[\w.-]+", name) else ""
+    if not messages and (naming := _with_slugs_of(word, suite)):
+        return _tell_naming(word, naming, style)
+    messages = messages or _messages_in(_UNQUOTED.sub(r"\1 '\2'", text), matrix)
+    messages = messages or matrix.errors.messages_like(text) or _complaints(text, matrix)
+    if not messages and word:
+        if naming := [one for one in suite if re.search(rf"\b{re.escape(word)}\b", one.explanation, re.IGNORECASE)]:
+            return _tell_naming(word, naming, style)
+        suite.named(word)  # raises: what is near to it
     return _tell_messages(text, messages, suite, style)
 
 
@@ -78,6 +84,12 @@ def _checks_of(name: str, suite: Suite[Situation]) -> list[Check[Any]]:
         ids = enumeration([check.id for check in named], 6)
         raise InputError(f"{name!r} names several checks ({ids}): give one id or slug")
     return found
+
+
+def _with_slugs_of(word: str, suite: Suite[Situation]) -> list[Check[Situation]]:
+    """The checks whose slugs have a word: "igpu", or CUDA_VISIBLE_DEVICES."""
+    part = f"-{word.lower().replace('_', '-')}-"
+    return [one for one in suite if word and part in f"-{one.slug}-"]
 
 
 def _from_stdin() -> str:
@@ -98,7 +110,7 @@ def _tell_checks(found: list[Check[Any]], style: str | None) -> int:
 
 
 def _tell_naming(name: str, found: list[Check[Situation]], style: str | None) -> int:
-    """The checks whose explanation has a word, such as a variable."""
+    """The checks that have a word in their slugs or explanations, such as a variable."""
     if style == "json":
         return _tell_checks(found, style)
     click.echo("\n".join((f"{name} is named by:", *(f"  {one.id} {one.slug}: {one.title}" for one in found))))

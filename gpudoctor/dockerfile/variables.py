@@ -51,6 +51,13 @@ VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"
 NO_GPU = ("", "void", "none")
 """The values of NVIDIA_VISIBLE_DEVICES with which the toolkit gives a container no GPU."""
 
+HIDING: dict[str, tuple[str, ...]] = {
+    "CUDA_VISIBLE_DEVICES": ("", "-1", "none", "NoDevFiles"),
+    "HIP_VISIBLE_DEVICES": ("-1",),
+    "ROCR_VISIBLE_DEVICES": ("-1",),
+}
+"""The values with which they hide every GPU on purpose. HIP and ROCr take an empty one as unset."""
+
 OVERRIDE_CUDA = "CONDA_OVERRIDE_CUDA"
 """Tells conda which CUDA the driver will support."""
 

@@ -154,11 +154,14 @@ class ErrorQuestions:
         return tuple(Message(row, row.example.splitlines()[0], 1) for row in rows)
 
     def messages_like(self, text: str) -> tuple[Message, ...]:
-        """The messages that a few words are part of, whatever their case; none where the words fit many."""
-        words = " ".join(text.lower().split())
+        """The messages that a few whole words are part of, whatever their case and quotes, which a shell takes away;
+        first the one of which they are most, and harmless ones last. None where the words fit many."""
+        words = _plain(text)
         if not _FEWEST <= len(words) <= _LINE:
             return ()
-        rows = [row for row in self.tables.error_patterns if words in " ".join(row.example.lower().split())]
+        whole = re.compile(rf"(?<!\w){re.escape(words)}(?!\w)")
+        rows = [row for row in self.tables.error_patterns if whole.search(_plain(row.example))]
+        rows.sort(key=lambda row: (row.severity == "note", len(row.example)))
         return tuple(Message(row, text.strip(), 1) for row in rows) if len(rows) <= _MOST else ()
 
     @cached_property
@@ -188,6 +191,10 @@ class ErrorQuestions:
                     continue
                 pattern = re.compile(row.pattern)
                 yield from ((row, number) for number in numbers if pattern.search(lines[number]))
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub("[\"'`]", "", text.lower()).split())
 
 
 def _vendors(text: str) -> tuple[str, ...]:

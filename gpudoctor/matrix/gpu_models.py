@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.isa import Answer, dotted, gfx_runs
 from gpudoctor.machine import Vendor
@@ -366,10 +368,20 @@ def _closest(
         ours += [(name, gpu) for name, gpu in also if maker in (None, gpu.vendor)]
     brand = names.brands(text)  # a Quadro RTX 3000 is no RTX 3000 Ada
     ours = [one for one in ours if brand <= names.brands(one[1].name)] or ours
-    chosen: dict[str, Identity] = {}
-    for _, gpu in sorted(ours, key=lambda one: (len(said ^ set(names.words(one[0]))), len(one[1].name))):
-        chosen.setdefault(gpu.arch, gpu)
-    return tuple(chosen.values())
+    near = [(len(said ^ set(names.words(name))), gpu) for name, gpu in ours]
+    nearest: dict[str, list[tuple[int, Identity]]] = {}
+    for one in sorted(near, key=lambda one: (one[0], len(one[1].name))):
+        nearest.setdefault(one[1].arch, []).append(one)
+    return tuple(_as_said(said, [gpu for words, gpu in of if words == of[0][0]]) for of in nearest.values())
+
+
+def _as_said(said: set[str], alike: Sequence[Identity]) -> Identity:
+    """The first of the GPUs that a text does not tell apart, under the name that all have in common: "A100" does not
+    say which A100."""
+    first, columns = alike[0], zip(*(re.split("[ -]", gpu.name) for gpu in alike), strict=False)
+    shared = " ".join(column[0] for column in takewhile(lambda column: len(set(column)) == 1, columns))
+    apart = len({gpu.name for gpu in alike}) > 1
+    return replace(first, name=shared) if apart and said <= set(names.words(shared)) else first
 
 
 def _has_number(key: str, asked: str) -> bool:
