@@ -95,3 +95,48 @@ def test_a_setting_from_another_machine_is_judged_on_this_one(text: str, gpu: st
 )
 def test_the_only_machine_of_a_text_is_the_one_that_it_is_about(text: str, gpu: str) -> None:
     assert [one.arch.value for one in machine(text).gpus] == [gpu]
+
+
+FAULT = (
+    "Memory access fault by GPU node-1 on address 0x7ff96a9ac000. Reason: Page not present or supervisor privilege.\n"
+)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "ii  firmware-amd-graphics  20251125-1  all  Binary firmware for AMD/ATI graphics chips",
+        "amd-gpu-firmware-20251125-1.fc43.noarch",
+        "linux-firmware-amdgpu 20251125-1",
+        "- **linux-firmware**: 20251125-1.fc43",
+    ],
+)
+def test_a_list_of_packages_tells_the_firmware(listed: str) -> None:
+    found = judgement(f"Radeon 8060S (gfx1151), torch 2.9.1+rocm7.1\n{FAULT}{listed}\n").findings
+    assert any(one.slug == "amd-firmware-regression" and "20260110" in str(one.fixes) for one in found)
+
+
+@pytest.mark.parametrize(
+    "listed",
+    [
+        "linux-firmware-amdgpu 20251111-1",
+        "linux-firmware-amdgpu 20260110-1",
+        "linux-firmware 20251125 -> 20260110",
+        "ii  firmware-realtek  20251125-1  all",
+    ],
+)
+def test_another_firmware_is_not_blamed(listed: str) -> None:
+    text = f"Radeon 8060S (gfx1151), torch 2.9.1+rocm7.1\n{FAULT}{listed}\n"
+    assert "amd-firmware-regression" not in problems(text)
+
+
+SCRIPT = "#SBATCH -p gpu\n#SBATCH -n 8\n{option}python train.py\nRuntimeError: No CUDA GPUs are available\n"
+
+
+def test_what_an_interactive_job_was_given_says_nothing_of_a_script() -> None:
+    interactive = "It works with salloc --gres=gpu:1 python train.py\n"
+    assert problems(SCRIPT.format(option="") + interactive)[0] == "job-without-gpu"
+    assert problems(SCRIPT.format(option="#SBATCH --gres=gpu:1\n") + interactive)[0] != "job-without-gpu"
+    assert problems("salloc --gres=gpu:1 python train.py\nRuntimeError: No CUDA GPUs are available")[0] != (
+        "job-without-gpu"
+    )
