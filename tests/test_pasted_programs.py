@@ -259,5 +259,5 @@ def test_a_node_without_the_tool_that_gives_containers_gpus() -> None:
 def test_rocminfo_that_lists_the_cpu_is_no_program_that_computes() -> None:
     skipped = "[    7.0] kfd kfd: amdgpu: skipped device 1002:67df, PCI rejects atomics\n"
     assert problems(f"rocminfo lists only the CPU.\n{skipped}") == ["amd-pcie-atomics"]
-    assert problems("My RX 6800: rocminfo lists only the CPU.") == ["no-driver"]
+    assert problems("My RX 6800: rocminfo lists only the CPU.") == ["amd-kernel-or-runtime-too-old"]
     assert problems("My RX 6800: rocminfo lists the CPU and the GPU.") == []
