@@ -189,3 +189,75 @@ def test_what_is_open_is_said_in_plain_words(text: str, begin: str) -> None:
     (open_,) = [question for question in judged.not_judged if question.matters]
     assert open_.why.startswith(begin)
     assert not judged.findings
+
+
+# --- a library that does not know the GPU, an image, an index --------------------------------------
+
+CUPY_NVRTC = "cupy.cuda.compiler.CompileException: nvrtc: error: invalid value for --gpu-architecture (-arch)\n"
+NO_IMAGE = "torch.AcceleratorError: HIP error: no kernel image is available for execution on the device\n"
+OFFLINE = (
+    "WARNING: Retrying (Retry(total=4, connect=None, read=None, redirect=None, status=None)) after connection broken "
+    "by 'NewConnectionError: Failed to establish a new connection: [Errno -2] Name or service not known'\n"
+)
+NO_RELEASE = "ERROR: Could not find a version that satisfies the requirement torch (from versions: none)\n"
+ON_CPU = 'level=INFO msg="inference compute" id=cpu library=cpu compute="" name=cpu description=cpu\n'
+
+
+def test_cupy_beside_a_cuda_that_no_longer_knows_the_gpu() -> None:
+    found = first(f"GTX 1080, driver 580.105.08, cupy-cuda13x 13.6.0\n{CUPY_NVRTC}")
+    assert found.slug == "ext-built-without-gpu-arch"
+    assert "no longer serves" in found.message
+    assert "cupy-cuda12x" in str(found.fixes[0])
+
+
+@pytest.mark.parametrize(
+    ("gpu", "slug"), [("Tesla P40", "torch-dropped-old-gpu"), ("RTX 4090", "torch-no-arch-for-gpu")]
+)
+def test_nvrtc_of_torch_is_older_or_newer_than_the_gpu(gpu: str, slug: str) -> None:
+    assert problems(f"{gpu}\nRuntimeError: nvrtc: error: invalid value for --gpu-architecture (-arch)\n") == [slug]
+
+
+def test_torch_is_not_replaced_in_the_image_of_a_server() -> None:
+    found = first(f"MI355X (gfx950), docker image vllm/vllm-openai-rocm:v0.14.0\n{NO_IMAGE}")
+    assert found.slug == "ext-built-without-gpu-arch"
+    assert "pip install" not in str(found.fixes)
+    assert "another tag" in str(found.fixes[0])
+
+
+@pytest.mark.parametrize(
+    "where", ["vllm in a venv", "rocm/pytorch image", "vllm 0.14.0 built from vllm-project/vllm"]
+)
+def test_elsewhere_torch_may_be_replaced(where: str) -> None:
+    assert first(f"MI355X (gfx950), {where}, torch 2.5.1+rocm6.2\n{NO_IMAGE}").slug == "torch-rocm-no-arch-for-gpu"
+
+
+def test_an_index_that_cannot_be_reached_has_no_release_of_anything() -> None:
+    assert problems(f"radeon pro w7900\n{OFFLINE}{NO_RELEASE}") == []
+    assert problems(f"radeon pro w7900\n{NO_RELEASE}") == ["torch-wheel-missing"]
+
+
+def test_lightgbm_is_compiled_for_cuda() -> None:
+    text = "RTX A4000\n[LightGBM] [Fatal] CUDA Tree Learner was not enabled in this build.\n"
+    assert problems(text) == ["framework-cpu-only"]
+    assert "USE_CUDA=ON" in advice(text)
+
+
+def test_ollama_without_its_libraries_for_rocm() -> None:
+    folder = "$ ls /usr/local/lib/ollama\ncuda_v12  cuda_v13  libggml-base.so{rocm}\n"
+    assert "ollama-linux-amd64-rocm" in advice(f"R9700 (gfx1201)\n{folder.format(rocm='')}{ON_CPU}")
+    assert "ollama-linux-amd64-rocm" not in advice(f"R9700 (gfx1201)\n{folder.format(rocm='  rocm')}{ON_CPU}")
+    assert "ollama-linux-amd64-rocm" not in advice(f"RTX 4090\n{folder.format(rocm='')}{ON_CPU}")
+
+
+def test_a_node_without_the_tool_that_gives_containers_gpus() -> None:
+    text = "slurmstepd: error: pyxis:     [ERROR] Command not found: nvidia-container-cli, see https://github.com/x\n"
+    assert problems(text) == ["container-toolkit-missing"]
+    assert "libnvidia-container-tools" in advice(text)
+    assert problems("nvidia-container-cli: device error: 4: unknown device\n") != ["container-toolkit-missing"]
+
+
+def test_rocminfo_that_lists_the_cpu_is_no_program_that_computes() -> None:
+    skipped = "[    7.0] kfd kfd: amdgpu: skipped device 1002:67df, PCI rejects atomics\n"
+    assert problems(f"rocminfo lists only the CPU.\n{skipped}") == ["amd-pcie-atomics"]
+    assert problems("My RX 6800: rocminfo lists only the CPU.") == ["amd-kernel-or-runtime-too-old"]
+    assert problems("My RX 6800: rocminfo lists the CPU and the GPU.") == []

@@ -42,9 +42,16 @@ _MOST_OF_MODULE = 40
 _AMDS_OWN = late(r"ROCk module version \d|\bamdgpu-(?:dkms|install|pro)\b|/(?:updates|extra)/(?:dkms/)?amdgpu\.ko")
 """What only AMD's own kernel driver prints, or names it: the kernel's module has no version."""
 
+_FIRMWARE = late(
+    r"\W{0,6}(?:ii\s+|i\+? +\| )?(?:linux-firmware(?:-amd(?:gpu|-graphics))?|amd-gpu-firmware|kernel-firmware-amdgpu"
+    r"|firmware-amd-graphics)(?:[\s:|*=-]{1,60}|\.noarch\s+)(?P<version>20\d{6}(?![\d\s]*->)[\w.~+-]{0,60})"
+)
+"""The package of AMD's firmware, as lists of packages have it."""
+
 
 def read_drivers(lines: Iterable[Line], facts: Facts) -> None:
-    """NVIDIA's driver, and whether its kernel module is the open one; that a text names AMD's own."""
+    """NVIDIA's driver, and whether its kernel module is the open one; that a text names AMD's own, and the release of
+    AMD's firmware."""
     version, since, asked_for, asked = "", 0, 0, 0
     for number, text in lines:
         if since and number - since <= _MOST_OF_MODULE and (told := _OF_MODULE.match(text)):
@@ -60,6 +67,8 @@ def read_drivers(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("driver", answer["version"], number, "tool")
         if number == asked_for + 1 and (installed := _INSTALLED.match(text)):
             facts.say("driver", installed["version"], number, "list")
+        if "firmware" in text and (firmware := _FIRMWARE.match(text)):
+            facts.say("amd firmware", firmware["version"], number, "list")
         if ("amdgpu" in text or "ROCk" in text) and _AMDS_OWN.search(text):
             facts.say("amd's driver", text, number, "prose")
         if "version" in text and _ASKED.search(text):

@@ -144,7 +144,9 @@ def _system(system: System, facts: Facts, matrix: Matrix) -> System:
             system = replace(system, os=known(Os(name=os.value[:80]), source(os)))
     if (libc := decided(facts, "libc")) and (found := re.match(r"glibc-(\d\.\d+)", libc.value)):
         system = replace(system, libc=known(f"glibc {found[1]}", source(libc)))
-    asked = [one for one in facts.said if one.what == "slurm job"]
+    # What `salloc` was given says nothing of a job that was submitted beside it.
+    jobs = [one for one in facts.said if one.what == "slurm job"]
+    asked = jobs or [one for one in facts.said if one.what == "slurm allocation"]
     if asked and not any(one.value == "gpus" for one in asked):
         system = replace(system, job=known(BatchJob(kind="slurm"), source(asked[0])))
     if container := decided(facts, "container"):
@@ -260,6 +262,8 @@ def _with_answers(machine: Machine, facts: Facts) -> Machine:
     if facts.hsa is not None:
         answer_hsa, line = facts.hsa
         machine = replace(machine, amd=replace(machine.amd, hsa=known(answer_hsa, f"text, line {line}")))
+    if firmware := decided(facts, "amd firmware"):
+        machine = replace(machine, amd=replace(machine.amd, firmware_package=known(firmware.value, source(firmware))))
     if facts.amd_smi is not None:
         gpus, line = facts.amd_smi
         machine = replace(machine, amd=replace(machine.amd, smi=known(gpus, f"text, line {line}")))

@@ -367,17 +367,23 @@ def read_prose(lines: Iterable[Line], facts: Facts) -> None:
     errors = {line.number for line in facts.errors}  # an error may name the target of another GPU than the one meant
     meant = (line for line in lines if line.number not in errors and not _COMPARING.search(line.text))
     before = len(facts.gpus)
-    _gpus_of_sentences(meant, facts)
+    _gpus_of_sentences(meant, facts, elsewhere=True)
     if len(facts.gpus) == before:
         _gpus_of_sentences(lines, facts)
 
 
+_MACHINE = r"(?:machine|computer|pc|box|rig|desktop|laptop|server|workstation)"
 _WAS_REPLACED = late(
     r"(?i)\b(?:swapp|replac|exchang|upgrad|switch|mov|chang)\w* (?:from )?(?:(?:the|my|our|an?) )?"
     r"(?P<old>[^.;!?\n]{2,40}?) (?:by|for|with|to) (?:(?:the|my|our|an?) )?(?:new )?"
     r"(?=nvidia|geforce|amd|radeon|[rg]tx|rx|[2-9]\d{3}|[abhlpv]\d)"
 )
 """A GPU in the place of which there is another one now."""
+_OF_ANOTHER_MACHINE = late(
+    rf"(?i)\bfrom (?:the|my|our|an?) (?P<other>[^.,;!?\n]{{2,40}}? {_MACHINE}\b[^.,;!?\n]{{0,40}})"
+    rf"|\b(?:old(?:er)?|previous|former) {_MACHINE}\b(?P<former>[^.;!?\n]{{0,40}})"
+)
+"""A GPU from whose machine something was taken over: another than the one that a text is about, if it names one."""
 
 
 _JOINED = late(
@@ -412,10 +418,13 @@ def _together(text: str, found: list[re.Match[str]]) -> list[re.Match[str]]:
     return list(dict.fromkeys(one for pair in joined for one in pair))
 
 
-def _gpus_of_sentences(lines: Iterable[Line], facts: Facts) -> None:
+def _gpus_of_sentences(lines: Iterable[Line], facts: Facts, *, elsewhere: bool = False) -> None:
+    """`elsewhere`: a GPU of another machine does not count."""
     for number, text in lines:
         replaced = _WAS_REPLACED.search(text[:600])
-        gone = range(*replaced.span("old")) if replaced else range(0)
+        gone = {*range(*replaced.span("old"))} if replaced else set[int]()
+        for other in _OF_ANOTHER_MACHINE.finditer(text[:600]) if elsewhere else ():
+            gone.update(range(*other.span("former" if other["other"] is None else "other")))
         for pattern in (_NVIDIA_NAME, _AMD_NAME):
             named = [found for found in pattern.finditer(text[:600]) if found.start() not in gone]
             together = _together(text[:600], named)

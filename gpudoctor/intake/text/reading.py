@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.intake.text.as_root import read_runs_as_root
+from gpudoctor.intake.text.buying import is_about_buying
 from gpudoctor.intake.text.change_request import is_change_request
 from gpudoctor.intake.text.circumstances import read_told
 from gpudoctor.intake.text.compared import leave_out_compared
@@ -39,7 +40,7 @@ _MOST_GPUS = 256
 def read_text(content: bytes, matrix: Matrix) -> Machine:
     """The machine that a text tells of."""
     lines = plain_lines(content)
-    if is_change_request(lines) or is_manual(lines):
+    if is_change_request(lines) or is_manual(lines) or is_about_buying(lines):
         return machine_of(Facts(), matrix, ())
     telling = telling_lines(lines)
     facts, read = _outline(lines, telling, matrix)

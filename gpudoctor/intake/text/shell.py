@@ -285,7 +285,8 @@ def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
         facts.say("kernel", release["kernel"].rstrip("."), number, "prose")
     if ("srun " in text or "salloc " in text or "#SBATCH" in text) and (job := _SLURM.search(text)):
         asks = _ASKS_FOR_GPUS.search(job["rest"] or job["option"] or "")
-        facts.say("slurm job", "gpus" if asks else "nothing", number, "shell")
+        kind = "allocation" if "salloc " in job[0] else "job"
+        facts.say(f"slurm {kind}", "gpus" if asks else "nothing", number, "shell")
     if " run " in text and (docker := _DOCKER.search(text)):
         facts.say("container", docker["engine"], number, "shell")
         facts.say("container command", docker["rest"], number, "shell")

@@ -12,13 +12,20 @@ from gpudoctor.matrix.questions import Matrix
 
 _QUOTED = late(r"\"[^\"\n]{3,300}\"|\u201e[^\u201c\n]{3,300}\u201c|`[^`\n]{3,300}`")
 _ELSEWHERE = r"(?! (?:in|inside|under|for|as|from|outside)\b)"
-_NONE = r"(?!(?:no|not|none|nothing|never|only|hardly)\b)"
+_NONE = r"(?!(?:no|not|none|nothing|never|only|hardly|longer)\b)"
+_AS_ROOT = (
+    r"(?:[^.!?;\n]{0,20}\b(?:root\b|(?-i:su\b)"
+    r"|sudo (?!usermod|adduser|gpasswd|apt|dnf|pacman|zypper|modprobe|systemctl)))"
+)
+"""What another user can do, and not what mended it."""
 _FAULT = r"(?:problem|issue|error|message|warning|crash(?:e)?|hang)s?"
 _WORKS = late(
     rf"(?i)\bworks? (?:now|again|perfectly|flawlessly){_ELSEWHERE}"
     rf"|\bnow (?:{_NONE}[\w.+-]+ ){{0,8}}?works?{_ELSEWHERE}"
-    r"|(?:\A|[.!\n]|\b(?:update|edit|nvm|never ?mind):)\W{0,3}(?:(?:re)?solved|fixed)"
+    r"|(?:\A|[.!\n]|\b(?:update|edit|nvm|never ?mind):)\W{0,3}(?:(?:re)?solved|fixed)(?: (?:it|this|that))?"
     r"(?=\s*[:!.\])]| by\b| with\b| after\b)"
+    rf"|\bafter (?!{_AS_ROOT})(?:[^.!?;\n]|\.(?=\S)){{3,120}}?"
+    rf"\b(?:it|everything|all|my (?:{_NONE}[\w-]+ ){{0,4}}?{_NONE}[\w-]+) works?{_ELSEWHERE}"
     rf"|\b{_FAULT}(?: (?:of|with|on|in)(?: [\w.-]+){{1,5}}?)? (?:is|are|has|have)(?: now| all)? "
     r"(?:solved|fixed|resolved|gone|disappeared|vanished)\b"
     rf"|\b(?:{_FAULT}|it|they|that) went away\b"
@@ -47,6 +54,8 @@ _BUT = late(
 )
 """Words of a person who misses something all the same or asks, or whose fault comes and goes."""
 _BOOTED_ONCE = late(r"(?i)\b(?:after|with) (?:a|the|one) (?:re-?boot|restart)\b(?!.*\bagain\b)")
+_CAUSE = late(r"(?i)\b(?:came from|(?:was|were) (?:due to|caused by|because)|turned out to be)\b.*")
+"""What had been amiss, in a sentence that goes on to say that it works."""
 _LAST_BUT = late(r"(?i),? ?\bbut\b(?=[^,]*$)")
 _PAST = late(r"(?i)\b(?:was|were|had|got|came from|yesterday|before)\b")
 _BY_A_DEED = late(r"(?i)(?:solved|fixed) (?:by|with|after)\b")
@@ -92,7 +101,7 @@ def _complains(sentence: str) -> bool:
     works = list(_WORKS.finditer(sentence))
     if works:
         before, after = sentence[: works[0].start()], sentence[works[-1].end() :]
-        sentence = _LAST_BUT.sub("", _BOOTED_ONCE.sub("", before)) + " " + after
+        sentence = _LAST_BUT.sub("", _BOOTED_ONCE.sub("", _CAUSE.sub("", before))) + " " + after
     return _BUT.search(sentence) is not None
 
 
