@@ -5,6 +5,7 @@ from gpudoctor.situation import Situation, needs
 
 NEEDS: dict[str, Need[Situation]] = {
     "cuda_start": needs.gpus_or_driver,
+    "driver_start": needs.gpus_or_driver,
     "gpu_hardware": needs.gpus_or_driver,
     "gpu_links": lambda situation: len(situation.usable) > 1,
     "gpu_reset": needs.log_faults,

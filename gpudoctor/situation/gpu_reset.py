@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.finding import Fix, by_hand
-from gpudoctor.machine import Gpu
+from gpudoctor.machine import Gpu, Vendor
 
 EFFECTS_OF_A_LOST_GPU = ("driver-init-failed-hw", "driver-init-failed-bios", "no-driver")
 """What a GPU that has left the bus looks like to the driver."""
@@ -21,3 +21,15 @@ def reset(*gpus: Gpu, drained: bool = False) -> Fix:
     which = ",".join(str(gpu.nvml.index if gpu.nvml else gpu.bdf or gpu.index) for gpu in gpus)
     text = f"{first}, then as root `nvidia-smi --gpu-reset -i {which}`; where that fails, reboot."
     return by_hand(f"Reset {them}", text, "root")
+
+
+def power_cycle(vendor: Vendor) -> Fix:
+    """Take the power from a GPU that no reset brings back."""
+    report = "First save the report of `sudo nvidia-bug-report.sh`. " if vendor == "nvidia" else ""
+    text = (
+        f"{report}Shut the machine down, disconnect its power for a minute, and start it again. If the GPU is lost "
+        "again: reseat it, check its power cables and temperature, and try another slot without a riser. If that "
+        "does not help, have it replaced."
+    )
+    title = "Power-cycle the machine and check the GPU's seat, power and cooling"
+    return by_hand(title, text, "reboot")

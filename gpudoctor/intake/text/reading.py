@@ -21,8 +21,9 @@ from gpudoctor.intake.text.machine import machine_of
 from gpudoctor.intake.text.manual import is_manual
 from gpudoctor.intake.text.packages import read_packages
 from gpudoctor.intake.text.program_errors import read_program_errors
-from gpudoctor.intake.text.programs import read_asides, read_programs, read_prose
+from gpudoctor.intake.text.programs import read_programs
 from gpudoctor.intake.text.properties import read_properties
+from gpudoctor.intake.text.prose import read_asides, read_prose
 from gpudoctor.intake.text.python_prompt import two_lines_say
 from gpudoctor.intake.text.rows import read_rows
 from gpudoctor.intake.text.several_machines import several
