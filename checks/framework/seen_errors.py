@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import SEEN, Evidence, Finding, Fix, NotJudged, Severity, by_hand
 from gpudoctor.frameworks.torch import check
+from gpudoctor.frameworks.torch.gpu_coverage import has_code
 from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.frameworks.torch.message_causes import (
     CPU_BUILD,
@@ -16,7 +17,6 @@ from gpudoctor.frameworks.torch.message_causes import (
     VISIBILITY,
     by_place,
     gpus_of,
-    has_code,
 )
 from gpudoctor.frameworks.torch.message_circumstances import (
     FIND_THE_LIBRARY,

@@ -1,4 +1,4 @@
-"""The two ways out where the driver does not run the CUDA of a framework: another driver, or another build."""
+"""The two fixes where the driver does not run the CUDA of a framework: another driver, or another build."""
 
 from __future__ import annotations
 

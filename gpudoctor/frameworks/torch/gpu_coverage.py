@@ -5,6 +5,7 @@ Holds no checks itself.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from msgspec import Struct
@@ -66,6 +67,12 @@ def fits(situation: Situation) -> tuple[Fit, ...]:
         return ()
     gpus = (gpu for gpu in situation.usable_of(vendor) if not never_in_wsl(situation, gpu))
     return tuple(Fit(gpu, carries(situation, gpu)) for gpu in gpus)
+
+
+def has_code(situation: Situation, gpus: Collection[Gpu] | None = None) -> bool:
+    """Whether torch has code for all of these GPUs, or of those that it is meant for; not if it is meant for none."""
+    ours = [fit for fit in fits(situation) if gpus is None or fit.gpu in gpus]
+    return bool(ours) and all(fit.served for fit in ours)
 
 
 def weight(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:

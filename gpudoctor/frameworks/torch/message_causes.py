@@ -64,12 +64,6 @@ def _failed(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     return tuple(gpu for gpu in gpus if str(gpu.index) == found["index"])
 
 
-def has_code(situation: Situation, gpus: tuple[Gpu, ...]) -> bool:
-    """Whether torch has code for all these GPUs, so that the text is about something else."""
-    ours = [fit for fit in fits(situation) if fit.gpu in gpus]
-    return bool(ours) and all(fit.served for fit in ours)
-
-
 def by_place(
     situation: Situation, row: ErrorPattern, causes: tuple[str, ...], vendor: Vendor | None, text: str
 ) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gpudoctor.frameworks.torch.gpu_coverage import fits
+from gpudoctor.frameworks.torch.gpu_coverage import has_code
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, NO_CODE
 from gpudoctor.isa import capability
 from gpudoctor.machine import ASSUMED, Gpu
@@ -37,8 +37,7 @@ def _driver_serves(situation: Situation) -> bool:
 
 
 def _has_code(situation: Situation) -> bool:
-    ours = fits(situation)
-    return bool(ours) and all(fit.served for fit in ours) and not _assumed(situation, _ASSUMED_BUILD)
+    return has_code(situation) and not _assumed(situation, _ASSUMED_BUILD)
 
 
 def _is_recent_or_has_code(situation: Situation) -> bool:

@@ -10,7 +10,6 @@ _WANTS_TO_BUY = late(
     r"|\b(?:which|what) (?:\w+ ){0,2}(?:gpu|(?:graphics )?card|of (?:both|them|the two)) (?:\w+ ){0,2}"
     r"(?:buy|get|take|purchase|recommend)\b"
 )
-_ASKS = late(r"\?")
 _OWN = late(
     r"(?i)\b(?:I|we) (?:(?:already|now|just|still) )?(?:have|own|got|bought|get|use|run|installed|tried|see)\b"
     r"|\bI(?:'m| am) (?:getting|using|on|running)\b|\b(?:my|our) (?!friend|colleague|budget|question|use|needs?)\w+"
@@ -26,7 +25,7 @@ def is_about_buying(lines: tuple[Line, ...]) -> bool:
     whole = text_of(lines)
     return (
         len(whole) <= _SHORT
+        and "?" in whole
         and _WANTS_TO_BUY.search(whole) is not None
-        and _ASKS.search(whole) is not None
         and _OWN.search(whole) is None
     )
