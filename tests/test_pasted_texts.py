@@ -557,6 +557,19 @@ def test_the_build_that_nobody_named_is_one_that_the_driver_refuses(driver: str,
     assert said.torch and said.torch.build == build
 
 
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ("Tesla K80, driver 470.256.02, torch 2.3.0+cu121", "torch-dropped-old-gpu"),
+        ("Tesla V100, driver 470.256.02, torch 2.3.0+cu121", "driver-too-old"),
+    ],
+)
+def test_no_driver_is_too_old_for_a_build_that_has_no_code_for_the_gpu(told: str, found: str) -> None:
+    """The last driver of a K80 is 470: only another build helps."""
+    seen = f"{told}\nRuntimeError: The NVIDIA driver on your system is too old (found version 11040).\n"
+    assert problems(seen) == [found]
+
+
 MISSING_LIBCUDA = "\nImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
 
 

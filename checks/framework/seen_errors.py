@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import SEEN, Evidence, Finding, Fix, NotJudged, Severity, by_hand
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.gpu_coverage import has_code
+from gpudoctor.frameworks.torch.gpu_coverage import has_code, lacks_code
 from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.frameworks.torch.message_causes import (
     CPU_BUILD,
@@ -264,10 +264,14 @@ def _has_an_idle_gpu(situation: Situation) -> bool:
 def _named(situation: Situation, row: ErrorPattern, gpus: tuple[Gpu, ...]) -> str:
     """The cause that a message names on these GPUs: an older one lacks other things than a newer one. If the facts
     refute it, the next one."""
-    archs = [(gpu.arch.value or "").removeprefix("sm_") for gpu in gpus]
+    no_driver_helps = row.slug == _OLD_DRIVER and lacks_code(situation)
+    archs = [(gpu.arch.value or "").removeprefix("sm_") for gpu in (situation.usable if no_driver_helps else gpus)]
     capabilities = [int(arch) for arch in archs if arch.isdigit()]
     if capabilities and len(capabilities) == len(archs):
-        if row.slug == _NEWER and _OLDER in row.also and max(capabilities) < _FIRST_OF_ALL_BUILDS:
+        old = max(capabilities) < _FIRST_OF_ALL_BUILDS
+        if no_driver_helps:
+            return _OLDER if old else _NEWER
+        if row.slug == _NEWER and _OLDER in row.also and old:
             return _OLDER
         if max(capabilities) < row.needs_sm:
             return _NOT_ON_THIS_GPU

@@ -75,6 +75,12 @@ def has_code(situation: Situation, gpus: Collection[Gpu] | None = None) -> bool:
     return bool(ours) and all(fit.served for fit in ours)
 
 
+def lacks_code(situation: Situation) -> bool:
+    """Whether torch certainly works on none of the GPUs that it is meant for, whatever the driver."""
+    ours = fits(situation)
+    return bool(ours) and all(fit.fails for fit in ours)
+
+
 def weight(situation: Situation, fit: Fit, all_fits: tuple[Fit, ...]) -> Severity:
     """How severe it is that torch has no code for an NVIDIA GPU: a note for one that does not disturb beside another
     that works, else an error."""
