@@ -40,6 +40,16 @@ def capital(text: str) -> str:
     return text if _is_program(first) or not first.islower() else text[:1].upper() + text[1:]
 
 
+def for_vendor(text: str, vendor: str | None) -> str:
+    """What of a text is for the GPUs of one vendor: a sentence that begins with "NVIDIA:" or "AMD:", and all behind it
+    up to the next of these, is for the other vendor's GPUs no advice. Everything if the vendor is unknown."""
+    if vendor is None:
+        return text
+    parts = re.split(r"(?:^|(?<=\. ))(NVIDIA|AMD): ", text)
+    own = (capital(part) for label, part in zip(parts[1::2], parts[2::2], strict=True) if label.lower() == vendor)
+    return f"{parts[0]}{' '.join(own)}".rstrip()
+
+
 def is_command(text: str) -> bool:
     """Whether a line is a command and nothing else: "sudo dmesg | grep -i xid"."""
     first = text.partition(" ")[0]

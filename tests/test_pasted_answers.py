@@ -23,6 +23,7 @@ BUILT_FOR_33 = "nvidia/550.163.01, 6.14.0-33-generic, x86_64: installed\n"
     [
         f"$ uname -r\n6.14.0-35-generic\n$ dkms status\n{BUILT_FOR_33}{NO_DRIVER}RTX 3070\n",
         f"$ dkms status\n{BUILT_FOR_33}$ uname -r\n6.14.0-35-generic\n{NO_DRIVER}RTX 3070\n",
+        f"uname -r: 6.14.0-35-generic\ndkms status: {BUILT_FOR_33}{NO_DRIVER}RTX 3070\n",
         f"{NO_DRIVER}Linux pc 6.14.0-35-generic #35-Ubuntu SMP x86_64 GNU/Linux\n{BUILT_FOR_33}RTX 3070\n",
         f"$ uname -r && dkms status\n6.14.0-35-generic\n{BUILT_FOR_33}{NO_DRIVER}RTX 3070\n",
         f"$ uname -r\n6.14.0-35-generic\n$ dkms status\nnvidia, 550.163.01: added\n{NO_DRIVER}RTX 3070\n",

@@ -790,11 +790,17 @@ def test_a_torch_for_gpus_is_not_said_to_be_a_cpu_build_because_another_program_
 
 @pytest.mark.parametrize(
     "message",
-    ["... but a CUDA-enabled jaxlib is not installed. Falling back to cpu.", ">>> jax.devices()\n[CpuDevice(id=0)]"],
+    ["JAX: a CUDA-enabled jaxlib is not installed. Falling back to cpu.", ">>> jax.devices()\n[CpuDevice(id=0)]"],
 )
-def test_jax_without_a_plugin_is_told_that_of_amd_where_the_gpu_is_amds(message: str) -> None:
-    told = str(findings(f"AMD Radeon RX 7900 XTX\n{message}\n")[0].fixes)
-    assert "AMD: `pip install -U jax jax-rocm7-plugin jax-rocm7-pjrt`" in told
+def test_advice_for_the_gpus_of_the_other_vendor_is_left_out(message: str) -> None:
+    """Of an unknown vendor nothing is."""
+    amd, nvidia, unknown = (
+        str(findings(f"{gpu}\n{message}\n")[0].fixes)
+        for gpu in ("AMD Radeon RX 7900 XTX", "GeForce RTX 4090", "A machine with a GPU")
+    )
+    assert "jax-rocm7-plugin" in amd and "jax[cuda12]" not in amd
+    assert "jax[cuda12]" in nvidia and "jax-rocm7-plugin" not in nvidia
+    assert "jax-rocm7-plugin" in unknown and "jax[cuda12]" in unknown
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,7 @@ def circumstance_told(situation: Situation) -> Verdicts:
             saw=said.text,
             confidence="possible",
             evidence=(Evidence("told", said.text, f"text, line {said.line}"),),
-            fixes=(fix_of(row),),
+            fixes=(fix_of(row, situation),),
             refs=row.refs,
             possible_causes=(row.slug,),
             fallback=row.slug == "no-driver",

@@ -212,7 +212,7 @@ def _fixes(
     other_cause = of_program or (bool(better) and is_refuted(situation, row.slug))
     own = override_for_program(situation, fault.gpus, text) if of_program or not row.of_torch else ()
     own = () if row.of_torch and situation.variable(OVERRIDE) is not None else own
-    told_fixes = tuple(map(fix_of, better.values()))
+    told_fixes = tuple(fix_of(one, situation) for one in better.values())
     first = (*given, *told_fixes) if causes[:1] == (INTEGRATED,) else (*own, *told_fixes, *given)
     if row.slug == CPU_BUILD and situation.machine.system.jetson.known:
         last = fixes_elsewhere("jetson", situation, situation.usable, situation.torch)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from gpudoctor.finding import Fix, by_hand
 from gpudoctor.machine import Told
 from gpudoctor.matrix.errors import vendor_named
+from gpudoctor.plain_text import for_vendor
 from gpudoctor.situation import Situation
+from gpudoctor.situation.seen_errors import vendor_of_messages
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ToldCircumstance
@@ -38,6 +40,9 @@ def _concerned(situation: Situation, row: ToldCircumstance, said: Told) -> bool:
     return row.vendor in (vendors or {(pasted and pasted.vendor) or vendor_named(said.text) or "nvidia"})
 
 
-def fix_of(row: ToldCircumstance) -> Fix:
+def fix_of(row: ToldCircumstance, situation: Situation) -> Fix:
     """What helps most often."""
-    return by_hand(row.workaround, row.workaround)
+    told = situation.machine.pasted.told if situation.machine.pasted else ()
+    vendor = vendor_of_messages(situation) or vendor_named("\n".join(one.text for one in told))
+    words = for_vendor(row.workaround, vendor)
+    return by_hand(words, words)

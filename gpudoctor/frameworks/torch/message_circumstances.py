@@ -145,8 +145,8 @@ def override_for_program(situation: Situation, gpus: tuple[Gpu, ...], text: str)
         return ()
     setting = f"{OVERRIDE}={policy.value}"
     place = (
+        f"A program that you start yourself: `export {setting}` before it. A container: `-e {setting}`. "
         f'ollama as a service: `sudo systemctl edit ollama`, under [Service] `Environment="{setting}"`, then '
-        f"`sudo systemctl restart ollama`; a variable in .bashrc does not reach it. A container: `-e {setting}`. "
-        f"A program that you start yourself: `export {setting}` before it."
+        "`sudo systemctl restart ollama`; a variable in .bashrc does not reach it."
     )
     return (by_hand(f"Make the GPU run as {named} with {setting}", place),)

@@ -32,6 +32,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE, WRONG, Fault
 from gpudoctor.machine import LISTING
 from gpudoctor.matrix.versions import figures, local_version, public_version
+from gpudoctor.plain_text import for_vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_choice import driver_to_install, install_driver
 from gpudoctor.situation.nvidia_driver import cudas_too_new
@@ -84,7 +85,8 @@ def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
             title = f"Take {', '.join(folders)} out of LD_LIBRARY_PATH"
             return (Fix(title, (UnsetVariable("LD_LIBRARY_PATH", why=why),)),)
         settings = tuple(SetVariable(name, value, why=row.meaning) for name, value in row.variables.items())
-        found.append(Fix(row.workaround, settings or (Manual(row.workaround),)))
+        words = for_vendor(row.workaround, fault.vendor)
+        found.append(Fix(words, settings or (Manual(words),)))
     return tuple(found)
 
 

@@ -55,7 +55,7 @@ _KEYS = {
     "os": ("os", "operating system", "linux distribution", "distro", "distribution", "host os", "os version",
         "system", "os name", "os platform and distribution", "os image"),
     "platform": ("python platform", "platform"),
-    "kernel": ("kernel", "kernel version", "linux kernel", "host kernel"),
+    "kernel": ("kernel", "kernel version", "linux kernel", "host kernel", "uname -r", "uname"),
     "arch": ("architecture",),
     "libc": ("libc version", "libc"),
     "cudnn": ("cudnn version", "cudnn"),
