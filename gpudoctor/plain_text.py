@@ -41,8 +41,8 @@ def capital(text: str) -> str:
 
 
 def for_vendor(text: str, vendor: str | None) -> str:
-    """What of a text is for the GPUs of one vendor: a sentence that begins with "NVIDIA:" or "AMD:", and all behind it
-    up to the next of these, is for the other vendor's GPUs no advice. Everything if the vendor is unknown."""
+    """The text without what is for the GPUs of the other vendor: that begins with "NVIDIA:" or "AMD:" at the start of
+    a sentence, and ends at the next of them. All of it if the vendor is unknown."""
     if vendor is None:
         return text
     parts = re.split(r"(?:^|(?<=\. ))(NVIDIA|AMD): ", text)

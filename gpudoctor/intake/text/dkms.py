@@ -16,7 +16,8 @@ from gpudoctor.machine import DkmsModule, DkmsStatus, Machine, Vendor, absent, k
 from gpudoctor.matrix.questions import Matrix
 
 _TREE = late(
-    r"\s{0,8}(?:[^\n:]{0,20}dkms status\W{1,6})?(?P<name>nvidia(?:-open|-srv|-current(?:-open)?)?|amdgpu(?:-dkms)?)(?:/|, )"
+    r"\s{0,8}(?:[^\n:]{0,20}dkms status\W{1,6})?"
+    r"(?P<name>nvidia(?:-open|-srv|-current(?:-open)?)?|amdgpu(?:-dkms)?)(?:/|, )"
     r"(?P<version>\d[\w.:+~-]{1,40})"
     r"(?:, (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,3}\S{0,80}), \w{3,10})?: (?P<status>added|built|installed|broken)\b"
 )
