@@ -9,7 +9,6 @@ from gpudoctor.check import Verdicts
 from gpudoctor.finding import Device, Evidence, Finding, Severity, by_hand
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
-from gpudoctor.frameworks.torch.message_circumstances import SEE_ROCMINFO
 from gpudoctor.machine import PLATFORMS, Gpu, Library, Torch, Vendor
 from gpudoctor.plain_text import number_of
 from gpudoctor.situation import Situation
@@ -197,8 +196,11 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
     names = gpu_names(gpus)
     text = "Reboot and run the program again; if torch still sees no GPU, install this torch again."
     again = by_hand("Reboot, then check again", text, "reboot")
-    # Of a text nobody knows who may open the nodes.
-    told = situation.machine.pasted is not None and situation.built_for == "amd"
+    fixes = (again,)
+    if situation.machine.pasted and situation.built_for == "amd":  # nobody knows who may open the nodes
+        from gpudoctor.frameworks.torch.message_circumstances import SEE_ROCMINFO
+
+        fixes = (SEE_ROCMINFO, again)
     return Finding(
         severity="error",
         message=f"{build_name(torch)} was imported and sees no GPU, although {names} could be used"
@@ -208,7 +210,7 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
         subject=f"torch {torch.version}",
         confidence="likely",
         evidence=(Evidence("torch.trial", said or "no GPU", torch.trial.source),),
-        fixes=(SEE_ROCMINFO, again) if told else (again,),
+        fixes=fixes,
         possible_causes=_explanations(situation, said),
     )
 
