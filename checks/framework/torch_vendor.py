@@ -217,7 +217,7 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
 def _explanations(situation: Situation, said: str) -> tuple[str, ...]:
     """Possible reasons why torch sees no GPU: those its text names, else whatever makes a GPU unusable."""
     row = situation.matrix.errors.cause_of(said, situation.built_for)
-    return (row.slug, *row.also) if row else tuple(sorted(situation.matrix.errors.stopping_causes - {_SYMPTOM}))
+    return row.causes if row else tuple(sorted(situation.matrix.errors.stopping_causes - {_SYMPTOM}))
 
 
 def _serves_any(situation: Situation) -> bool:
