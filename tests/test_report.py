@@ -59,6 +59,7 @@ def test_every_check_of_frameworks_packages_and_kernels_names_its_framework():
     of_any = (
         ".other_frameworks", ".framework_damaged", ".framework_libraries", ".programs", ".gpu_extensions",
         ".extension_libraries", ".circumstance", ".framework_variables", ".copied_installs", ".framework_import",
+        ".shared_files", ".same_releases",
     )  # fmt: skip
     silent = [check.slug for check in machine_checks() if check.layer in ("framework", "packages", "smoke")
               and check.framework is None and check.slug != "rocblas-no-arch"

@@ -145,6 +145,6 @@ def _beside_messages(
         (one, said)
         for one, said in complaints
         if (said.line not in lines or all(_is_beside(situation, one, row, said.text) for row in seen))
-        and not any(tells_of(one, row, (row.slug, *row.also)) for row in seen)
+        and not any(tells_of(one, row, row.causes) for row in seen)
     ]
     return apart, {row.area for row in situation.matrix.tables.told_circumstances if row.slug in slugs}

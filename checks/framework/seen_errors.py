@@ -275,7 +275,7 @@ def _named(situation: Situation, row: ErrorPattern, gpus: tuple[Gpu, ...]) -> st
             return _OLDER
         if max(capabilities) < row.needs_sm:
             return _NOT_ON_THIS_GPU
-    return next((slug for slug in (row.slug, *row.also) if not is_refuted(situation, slug)), row.slug)
+    return next((slug for slug in row.causes if not is_refuted(situation, slug)), row.slug)
 
 
 def _hiding(situation: Situation) -> str:

@@ -22,8 +22,6 @@ from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.machine import DamagedFile, Torch, TorchCopy
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-from gpudoctor.situation.import_order import NO_USER_SITE, remedy_title
-from gpudoctor.situation.wsl import WHEEL_RUNTIME
 
 _OWN_LIBRARIES = ("libtorch", "libc10", "libcaffe2", "libshm")
 _OPENED_LATER = ("libtorch_cuda_linalg.so", "libcaffe2_nvrtc.so")
@@ -183,6 +181,8 @@ def _own_torch_first(first: TorchCopy) -> Fix:
     if first.via == "PYTHONPATH":
         return Fix("Unset PYTHONPATH, or take that folder out of it", (UnsetVariable("PYTHONPATH", why=why),))
     if first.via == "user site":
+        from gpudoctor.situation.import_order import NO_USER_SITE, remedy_title
+
         keep_out = SetVariable(NO_USER_SITE, "1", why=why)
         return Fix(remedy_title(keep_out), (keep_out,))
     text = f"Take {folder} out of the .pth file that names it, or remove the torch there."
@@ -293,8 +293,10 @@ def torch_install_damaged(situation: Situation) -> Verdicts:
     Installs the same version again.
     """
     torch = situation.torch
-    if torch is None:
+    if torch is None or not torch.damaged:
         return
+    from gpudoctor.situation.wsl import WHEEL_RUNTIME
+
     exchanged = WHEEL_RUNTIME if situation.in_wsl and torch.hip else None
     damaged = tuple(
         file

@@ -6,15 +6,13 @@ import re
 from collections.abc import Iterator
 
 from gpudoctor.check import Verdicts
-from gpudoctor.finding import Device, Evidence, Finding, Severity, by_hand
+from gpudoctor.finding import Device, Evidence, Finding, Fix, Severity, by_hand
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
-from gpudoctor.frameworks.torch.message_circumstances import SEE_ROCMINFO
 from gpudoctor.machine import PLATFORMS, Gpu, Library, Torch, Vendor
 from gpudoctor.plain_text import number_of
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import gpu_names
-from gpudoctor.situation.wsl import of_another_vendor
 
 _SYMPTOM = "torch-wrong-build-or-cpu"
 
@@ -110,7 +108,7 @@ def cuda_torch_on_amd(situation: Situation) -> Verdicts:
     Replaces torch and its companions in this environment with a ROCm build.
     """
     torch = situation.torch
-    if torch is not None and not situation.usable and of_another_vendor(situation) == "amd":
+    if torch is not None and _vendor_behind_windows(situation) == "amd":
         yield _behind_windows(
             situation, torch, "a CUDA build, and this WSL system has ROCm and no libcuda", "ROCm build"
         )
@@ -144,7 +142,7 @@ def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
     """
     torch = situation.torch
     yield from _beside(situation, "amd", "nvidia")
-    if torch is not None and not situation.usable and of_another_vendor(situation) == "nvidia":
+    if torch is not None and _vendor_behind_windows(situation) == "nvidia":
         yield _behind_windows(situation, torch, "a ROCm build, and Windows has an NVIDIA driver here", "CUDA build")
     if torch is None or not situation.usable:
         return
@@ -197,8 +195,11 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
     names = gpu_names(gpus)
     text = "Reboot and run the program again; if torch still sees no GPU, install this torch again."
     again = by_hand("Reboot, then check again", text, "reboot")
-    # Of a text nobody knows who may open the nodes.
-    told = situation.machine.pasted is not None and situation.built_for == "amd"
+    fixes: tuple[Fix, ...] = (again,)
+    if situation.machine.pasted and situation.built_for == "amd":  # nobody knows who may open the nodes
+        from gpudoctor.frameworks.torch.message_circumstances import SEE_ROCMINFO
+
+        fixes = (SEE_ROCMINFO, again)
     return Finding(
         severity="error",
         message=f"{build_name(torch)} was imported and sees no GPU, although {names} could be used"
@@ -208,7 +209,7 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
         subject=f"torch {torch.version}",
         confidence="likely",
         evidence=(Evidence("torch.trial", said or "no GPU", torch.trial.source),),
-        fixes=(SEE_ROCMINFO, again) if told else (again,),
+        fixes=fixes,
         possible_causes=_explanations(situation, said),
     )
 
@@ -216,7 +217,7 @@ def _sees_nothing(situation: Situation, torch: Torch, gpus: tuple[Gpu, ...]) -> 
 def _explanations(situation: Situation, said: str) -> tuple[str, ...]:
     """Possible reasons why torch sees no GPU: those its text names, else whatever makes a GPU unusable."""
     row = situation.matrix.errors.cause_of(said, situation.built_for)
-    return (row.slug, *row.also) if row else tuple(sorted(situation.matrix.errors.stopping_causes - {_SYMPTOM}))
+    return row.causes if row else tuple(sorted(situation.matrix.errors.stopping_causes - {_SYMPTOM}))
 
 
 def _serves_any(situation: Situation) -> bool:
@@ -239,6 +240,15 @@ def _other_vendor(situation: Situation, torch: Torch, what: str, want: str) -> F
         fixes=builds.replacements(situation, gpus, keep=torch),
         supersedes=("torch-rocm-no-arch-for-gpu", "amd-igpu-interferes", *REPAIRED_WITH_TORCH),
     )
+
+
+def _vendor_behind_windows(situation: Situation) -> Vendor | None:
+    """The vendor whose GPUs Windows offers, where torch is built for the other's and none is usable."""
+    if situation.usable or not situation.in_wsl:
+        return None
+    from gpudoctor.situation.wsl import of_another_vendor
+
+    return of_another_vendor(situation)
 
 
 def _behind_windows(situation: Situation, torch: Torch, what: str, want: str) -> Finding:

@@ -16,6 +16,9 @@ NEEDS: dict[str, Need[Situation]] = {
     "gpu_extensions": needs.computing_packages_and_gpus,
     "installed_twice": lambda situation: any(one.twins for one in situation.machine.packages),
     "interrupted_installs": needs.interrupted_installs,
+    "jax_plugins": lambda situation: any(one.name.startswith("jax-cuda") for one in situation.machine.packages),
     "other_vendor": needs.torch,
+    "same_releases": needs.packages_of_one_release,
+    "shared_files": needs.packages_with_the_same_files,
     "torch_dependents": needs.torch,
 }

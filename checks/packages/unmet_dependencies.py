@@ -12,7 +12,6 @@ from gpudoctor.frameworks.torch.unmet_dependencies import Unmet, unmet
 from gpudoctor.matrix.versions import figures
 from gpudoctor.plain_text import enumeration
 from gpudoctor.situation import Situation
-from gpudoctor.situation.import_order import remedy_for_path, remedy_title
 
 _MOST_NAMED = 5
 _EFFECTS = ("torch-import-fails", "framework-import-fails", "python-dev-missing", "no-gpu")
@@ -79,6 +78,8 @@ def _evidence(one: Unmet) -> Evidence:
 
 
 def _fix(situation: Situation, problems: tuple[Unmet, ...]) -> Fix:
+    from gpudoctor.situation.import_order import remedy_for_path, remedy_title
+
     for one in problems:
         path = "" if one.found is None or remedy_for_path(situation, one.by.path, "") else one.found.path
         remedy = remedy_for_path(situation, path, "Python finds these packages before those of this environment")

@@ -199,7 +199,7 @@ def _figure(kernel: SmokeKernel, row: GpuRates) -> tuple[float, float, str] | No
 
 def _causes(situation: Situation, fault: Fault) -> tuple[str, ...]:
     """Possible causes, likeliest first."""
-    texts = tuple(slug for row in fault.causes for slug in (row.slug, *row.also))
+    texts = tuple(slug for row in fault.causes for slug in row.causes)
     own = tuple(slug for slug in dict.fromkeys(texts) if slug != CRASH)
     if fault.slug != CRASH:
         return tuple(dict.fromkeys((fault.slug, *own)))

@@ -94,7 +94,7 @@ def framework_computes_wrong(situation: Situation) -> Verdicts:
             slug="smoke-wrong-result" if wrong else row.slug if row else "smoke-crash",
             evidence=(Evidence(f"smoke.{kernel.name}", kernel.message or kernel.detail, f"on {kernel.device}"),),
             fixes=(_FIND_OUT,),
-            possible_causes=(*((row.slug, *row.also) if row else ()), *_CAUSES),
+            possible_causes=(*(row.causes if row else ()), *_CAUSES),
         )
 
 

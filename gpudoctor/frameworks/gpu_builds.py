@@ -98,6 +98,24 @@ def cuda_in_wheels(situation: Situation) -> frozenset[int]:
     return frozenset(figures(one.version)[0] for one in runtimes)
 
 
+def best_package(situation: Situation, framework: str, group: list[Distribution]) -> Distribution | None:
+    """Of installed packages, the one of a framework's build for the usable GPUs: one that the driver runs, then one
+    for torch's CUDA, then one whose CUDA is in the environment, then that of the newest CUDA. None if there is
+    none."""
+    builds = {build.package: build for build in situation.matrix.builds_of(framework)}
+    vendors = {gpu.vendor for gpu in situation.usable} or {"nvidia", "amd"}
+    fitting = [one for one in group if one.name in builds and builds[one.name].vendor in vendors]
+    runs = [one for one in fitting if runs_here(situation, builds[one.name])] or fitting
+    brought = cuda_in_wheels(situation)
+    of_torch = figures(situation.torch.cuda)[0] if situation.torch and situation.torch.cuda else None
+
+    def order(one: Distribution) -> tuple[bool, bool, tuple[int, ...]]:
+        cuda = figures(builds[one.name].cuda or "0")
+        return cuda[0] == of_torch, cuda[0] in brought, cuda
+
+    return max(runs, key=order, default=None)
+
+
 def cuda_release(situation: Situation, package: str) -> str:
     """The releases of a package that are for the CUDA of NVIDIA's wheels here, where its release decides the CUDA of
     a framework (cuda-bindings); "" where it does not, or nothing tells."""

@@ -168,7 +168,7 @@ class ErrorQuestions:
     def stopping_causes(self) -> frozenset[str]:
         """Slugs of the causes that stop all computing on a GPU."""
         rows = [row for row in self.tables.error_patterns if row.stops]
-        return frozenset(slug for row in rows for slug in (row.slug, *row.also))
+        return frozenset(slug for row in rows for slug in row.causes)
 
     def _first(self, text: str, vendors: Collection[str | None], *, seen: bool = False) -> ErrorPattern | None:
         text = text[-_TEXT:]

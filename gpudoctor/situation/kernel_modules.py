@@ -175,7 +175,7 @@ def _missed(situation: Situation) -> bool:
     what an old kernel may be the cause of."""
     trial = situation.torch.trial.value if situation.torch else None
     refused = any(fault.kind in _NOT_STARTED for fault in situation.machine.log_faults)
-    told = any(row is not None and _TOO_OLD in (row.slug, *row.also) for _, row in seen_errors(situation))
+    told = any(row is not None and _TOO_OLD in row.causes for _, row in seen_errors(situation))
     return (trial is not None and trial.device_count == 0) or refused or told
 
 

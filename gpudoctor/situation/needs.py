@@ -6,6 +6,7 @@ What all checks of a file need stands once in `NEEDS` of their folder; the file 
 from __future__ import annotations
 
 from gpudoctor.machine import OVERRIDE
+from gpudoctor.matrix.questions import group_of
 from gpudoctor.situation import Situation
 
 _NETWORK = ("NCCL_", "GLOO_", "TP_")
@@ -168,6 +169,20 @@ def computing_packages_and_gpus(situation: Situation) -> bool:
 def computing_packages_and_torch(situation: Situation) -> bool:
     """Such a package, and a torch that it may have been compiled against."""
     return situation.torch is not None and computing_packages(situation)
+
+
+def packages_with_the_same_files(situation: Situation) -> bool:
+    """Two installed packages own the same files."""
+    for row in situation.matrix.tables.shared_files:
+        groups = [group for one in situation.machine.packages if (group := group_of(row, one.name))]
+        if len(groups) > len(set(groups)):
+            return True
+    return False
+
+
+def packages_of_one_release(situation: Situation) -> bool:
+    """A package is installed that others must have the release of."""
+    return any(situation.machine.installed(row.package) for row in situation.matrix.tables.same_releases)
 
 
 def interrupted_installs(situation: Situation) -> bool:

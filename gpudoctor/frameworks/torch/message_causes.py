@@ -82,7 +82,7 @@ def by_place(
     first += (NO_RIGHTS,) * (row.slug == CPU_BUILD and situation.built_for == "amd")
     first += (BUSY,) * any(map(why_busy, gpus_of(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
-    first += (_NO_UVM,) * (_UVM in (row.slug, *row.also) and _lacks_uvm(situation))
+    first += (_NO_UVM,) * (_UVM in row.causes and _lacks_uvm(situation))
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
         first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
         if row.slug == _NO_TOOLKIT and is_refuted(situation, _NO_TOOLKIT):  # Docker Desktop has it, and no driver

@@ -6,7 +6,7 @@ Holds no checks itself.
 from __future__ import annotations
 
 from gpudoctor.machine import Distribution, Torch
-from gpudoctor.matrix.rows.packages import RuntimeLibraries
+from gpudoctor.matrix.rows.installing import RuntimeLibraries
 from gpudoctor.matrix.versions import local_version, package_matches
 from gpudoctor.situation import Situation
 

@@ -76,7 +76,7 @@ def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     """Fixes from the row that matched the text. Inside WSL the driver is Windows'."""
     found = []
     for row in fault.causes[:1]:
-        of_driver = not _OF_THE_DRIVER.isdisjoint((row.slug, *row.also))
+        of_driver = not _OF_THE_DRIVER.isdisjoint(row.causes)
         of_rocm = "rocm-wsl-unsupported" in row.also and (fault.vendor == "amd" or not of_driver)
         if situation.in_wsl and (of_rocm or of_driver) and not row.mended_in_wsl:
             return (NO_AMDGPU_HERE if of_rocm else UPDATE_WINDOWS,)

@@ -83,25 +83,28 @@ class Concepts:
         explains = _TO_OTHERS.search(own) and not _OF_ONESELF.search(own)
         self._sentences = _sentences(people, matrix) if len(whole) <= _SHORT and whole and not explains else ()
         self._matrix, self._is_aside = matrix, is_aside
+        self._concepts = {row.concept: row for row in matrix.tables.told_concepts}
+        self._named = dict[str, frozenset[int]]()
         self._places = tuple(accumulate((not one.of_form for one in self._sentences), initial=0))[:-1]
 
     @cached_property
-    def _named(self) -> dict[str, frozenset[int]]:
-        rows = self._matrix.tables.told_concepts
+    def _worded(self) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+        """The wordings of each sentence that may tell something, and those that may complain of a GPU."""
         others = something_else(self._matrix)
         # What a question is about is told, too, but not that something is amiss.
         amiss = [self._complaint(one) for one in self._sentences]
         of_gpu = [tuple(without_clauses(others, _QUESTION.sub("", words)) for words in one) for one in amiss]
         pairs = zip(self._sentences, amiss, strict=True)
-        told = [one.worded if _ASKS_HOW.search(one.line.text) else words for one, words in pairs]
-        return {
-            row.concept: frozenset(
-                place
-                for place, one in zip(self._places, of_gpu if row.of_gpu else told, strict=True)
-                if _names(row, one)
-            )
-            for row in rows
-        }
+        return [one.worded if _ASKS_HOW.search(one.line.text) else words for one, words in pairs], of_gpu
+
+    def _places_of(self, concept: str) -> frozenset[int]:
+        """Where sentences name it. Most concepts are never asked for: the first of their set is not there."""
+        if concept not in self._named:
+            row = self._concepts[concept]
+            told, of_gpu = self._worded
+            worded = zip(self._places, of_gpu if row.of_gpu else told, strict=True)
+            self._named[concept] = frozenset(place for place, one in worded if _names(row, one))
+        return self._named[concept]
 
     def _complaint(self, sentence: _Sentence) -> tuple[str, ...]:
         """The wordings of a sentence that may be part of a complaint."""
@@ -116,7 +119,7 @@ class Concepts:
         for size in range(1, _NEAR + 1) if row.together else ():
             for first in range(last - size + 2):
                 near = frozenset(range(first, first + size))
-                if any(all(self._named[name] & near for name in names) for names in row.together):
+                if any(all(self._places_of(name) & near for name in names) for names in row.together):
                     of_set = [one for one, at in zip(self._sentences, self._places, strict=True) if at in near]
                     said = [one.line for one in of_set if not one.of_form] or [one.line for one in of_set]
                     text = joined(dict.fromkeys(one.text.strip("#* ") for one in said))

@@ -74,7 +74,7 @@ def _finds_none(facts: Facts, vendor: Vendor, matrix: Matrix) -> bool:
         return False  # the driver's own tool lists them
     available = decided(facts, "available")
     rows = (matrix.errors.cause_seen(line.text, vendor) for line in facts.errors)
-    causes = {slug for row in rows if row for slug in (row.slug, *row.also)}
+    causes = {slug for row in rows if row for slug in row.causes}
     return not causes.isdisjoint(_CAUSES) or bool(available and available.value == "False")
 
 

@@ -226,17 +226,23 @@ def _together(text: str, found: list[re.Match[str]]) -> list[re.Match[str]]:
 
 def _gpus_of_sentences(lines: Iterable[Line], facts: Facts, *, elsewhere: bool = False) -> None:
     """`elsewhere`: a GPU of another machine does not count."""
-    for number, text in lines:
-        replaced = _WAS_REPLACED.search(text[:600])
-        gone = {*range(*replaced.span("old"))} if replaced else set[int]()
-        for other in _OF_ANOTHER_MACHINE.finditer(text[:600]) if elsewhere else ():
-            gone.update(range(*other.span("former" if other["other"] is None else "other")))
-        for pattern in (_NVIDIA_NAME, _AMD_NAME):
-            named = [found for found in pattern.finditer(text[:600]) if found.start() not in gone]
-            together = _together(text[:600], named)
+    for number, text in ((number, text[:600]) for number, text in lines):
+        found = [list(pattern.finditer(text)) for pattern in (_NVIDIA_NAME, _AMD_NAME)]
+        gone = _gone(text, elsewhere) if any(found) else set[int]()
+        for one_vendor in filter(None, found):
+            named = [one for one in one_vendor if one.start() not in gone]
+            together = _together(text, named)
             facts.gpus += (
-                NamedGpu(number, "prose", name=found[0].strip(), block=number * (found in together))
-                for found in named
+                NamedGpu(number, "prose", name=one[0].strip(), block=number * (one in together)) for one in named
             )
-        for gfx in _GFX.finditer(text[:600]):
+        for gfx in _GFX.finditer(text):
             facts.gpus.append(NamedGpu(number, "prose", arch=gfx[0]))
+
+
+def _gone(text: str, elsewhere: bool) -> set[int]:
+    """Places of GPUs that another one has replaced, or that another machine has."""
+    replaced = _WAS_REPLACED.search(text)
+    gone = {*range(*replaced.span("old"))} if replaced else set[int]()
+    for other in _OF_ANOTHER_MACHINE.finditer(text) if elsewhere else ():
+        gone.update(range(*other.span("former" if other["other"] is None else "other")))
+    return gone

@@ -153,6 +153,11 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     """A real text that the pattern matches (checked at load)."""
     counterexamples: tuple[str, ...] = ()
 
+    @property
+    def causes(self) -> tuple[str, ...]:
+        """What prints it, likeliest first."""
+        return (self.slug, *self.also)
+
 
 class ToldCircumstance(Row, frozen=True, kw_only=True):
     """What a person tells around a fault, and no program prints: "since it woke up", "only as root". It ranks the

@@ -5,6 +5,7 @@ from msgspec import Struct
 from gpudoctor.matrix.rows.amd import *
 from gpudoctor.matrix.rows.gpus import *
 from gpudoctor.matrix.rows.images import *
+from gpudoctor.matrix.rows.installing import *
 from gpudoctor.matrix.rows.issues import *
 from gpudoctor.matrix.rows.nvidia import *
 from gpudoctor.matrix.rows.packages import *

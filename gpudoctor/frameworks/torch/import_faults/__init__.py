@@ -51,7 +51,7 @@ def _known_text(case: Case) -> ImportFault | None:
     if row is None or row.about != "environment" or (case.torch is None and row.id in _OF_TORCHS_MODULES):
         return None
     meaning = row.meaning[:1].upper() + row.meaning[1:]
-    return ImportFault(f"{meaning}.", (by_hand("Follow the workaround", row.workaround),), (row.slug, *row.also))
+    return ImportFault(f"{meaning}.", (by_hand("Follow the workaround", row.workaround),), row.causes)
 
 
 def _unknown(case: Case) -> ImportFault:

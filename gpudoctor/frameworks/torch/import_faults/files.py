@@ -162,7 +162,7 @@ def undefined_symbol(case: Case) -> ImportFault | None:
     pins = wrong_pins(case.situation, case.torch) if case.torch else None
     if row is not None and row.slug == "torch-import-fails" and pins is None:
         return None  # the matrix knows which two libraries
-    causes = (REQUIREMENTS, *((row.slug, *row.also) if row else ()))
+    causes = (REQUIREMENTS, *(row.causes if row else ()))
     why = "Two libraries are not of the same release."
     return ImportFault(why, (pins or find_out(case),), causes)
 

@@ -207,7 +207,7 @@ def variable(case: Case) -> ImportFault | None:
     if "undefined symbol" not in case.text:
         return None
     row = case.row
-    causes = (row.slug, *row.also) if row else ()
+    causes = row.causes if row else ()
     for name in ("LD_PRELOAD", "LD_LIBRARY_PATH"):
         if case.situation.variable(name):
             why = f"A library of another version is loaded, perhaps through {name}."
