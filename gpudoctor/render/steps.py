@@ -21,15 +21,18 @@ _PLACED = r"(\S+:\d+(?:-\d+)?: +)(.+)"
 """A line to write, behind its place in a file."""
 
 
-def fix_lines(fix: PlannedFix, label: str, *, here: bool = False) -> Iterator[Line]:
-    """One fix with its steps; `here`: they are for the machine at which it is read."""
-    yield [("    ", ""), (f"{label}: ", "green"), (fix.title, "")]
-    for step in telling_steps(fix):
-        for text, style in step_spans(step, here=here):
+def fix_lines(fix: PlannedFix, label: str, *, here: bool = False, told: str = "") -> Iterator[Line]:
+    """One fix with its steps; `here`: they are for the machine at which it is read; `told`: what was said before."""
+    steps = telling_steps(fix)
+    lines = [span for step in steps[:1] for span in step_spans(step, here=here)]
+    more = bool(lines) and not lines[0][1] and lines[0][0].startswith(fix.title.rstrip("."))
+    yield [("    ", ""), (f"{label}: ", "green"), (lines[0][0] if more else fix.title, "")]
+    for number, step in enumerate(steps):
+        for text, style in list(step_spans(step, here=here))[more and number == 0 :]:
             place = re.fullmatch(_PLACED, text) if not style else None
             spans = [(place[1], ""), (place[2], "command")] if place and is_command(place[2]) else [(text, style)]
             yield [("      ", ""), *spans]
-        if isinstance(step, EnvStep) and step.why:
+        if isinstance(step, EnvStep) and step.why and step.why not in told:
             yield [("      ", ""), (f"({step.why})", "dim")]
 
 
