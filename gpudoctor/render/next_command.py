@@ -23,7 +23,7 @@ _DESCRIBED = {"--gpu": "GPU", "--driver": "driver", "--kernel": "kernel", "--os"
 _CHOOSING = ("--python", "--env", "--matrix")
 
 _TAKES = {"snapshot": ("--python", "--root", "--env"), "smoke": ("--python", "--env", "--matrix")}
-"""The options that choose a machine, of those that a command takes; without a row: all but what is installed there."""
+"""The options that choose a machine, of those that a command takes; no row: all but what is installed there."""
 _INSTALLED = ("--torch", "--package", "--error")
 
 _SEEN = "GPD442"

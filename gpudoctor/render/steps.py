@@ -17,6 +17,15 @@ def telling_steps(fix: PlannedFix) -> tuple[Step, ...]:
     return tuple(step for step in fix.steps if "\n".join(step_lines(step)).rstrip(".") != title)
 
 
+_SHORT = 200
+"""Characters of a step that needs no title where it has all words of it."""
+_SMALL_WORDS = {"a", "an", "it", "the", "this"}
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower())) - _SMALL_WORDS
+
+
 _PLACED = r"(\S+:\d+(?:-\d+)?: +)(.+)"
 """A line to write, behind its place in a file."""
 
@@ -24,9 +33,10 @@ _PLACED = r"(\S+:\d+(?:-\d+)?: +)(.+)"
 def fix_lines(fix: PlannedFix, label: str, *, here: bool = False, told: str = "") -> Iterator[Line]:
     """One fix with its steps; `here`: they are for the machine at which it is read; `told`: what was said before."""
     steps = telling_steps(fix)
-    lines = [span for step in steps[:1] for span in step_spans(step, here=here)]
-    more = bool(lines) and not lines[0][1] and lines[0][0].startswith(fix.title.rstrip("."))
-    yield [("    ", ""), (f"{label}: ", "green"), (lines[0][0] if more else fix.title, "")]
+    first, style = next(step_spans(steps[0], here=here), ("", "")) if steps else ("", "")
+    told_first = not style and len(first) <= _SHORT and not re.fullmatch(_PLACED, first)
+    more = told_first and _words(fix.title) <= _words(first)
+    yield [("    ", ""), (f"{label}: ", "green"), (first if more else fix.title, "")]
     for number, step in enumerate(steps):
         for text, style in list(step_spans(step, here=here))[more and number == 0 :]:
             place = re.fullmatch(_PLACED, text) if not style else None
