@@ -17,8 +17,8 @@ def telling_steps(fix: PlannedFix) -> tuple[Step, ...]:
     return tuple(step for step in fix.steps if "\n".join(step_lines(step)).rstrip(".") != title)
 
 
-_SHORT = 200
-"""Characters of a step that needs no title where it has all words of it."""
+_SHORT, _LONGER = 200, 20
+"""Characters of a step that needs no title, where it begins with all words of it; and how many more they may take."""
 _SMALL_WORDS = {"a", "an", "it", "the", "this"}
 
 
@@ -35,7 +35,7 @@ def fix_lines(fix: PlannedFix, label: str, *, here: bool = False, told: str = ""
     steps = telling_steps(fix)
     first, style = next(step_spans(steps[0], here=here), ("", "")) if steps else ("", "")
     told_first = not style and len(first) <= _SHORT and not re.fullmatch(_PLACED, first)
-    more = told_first and _words(fix.title) <= _words(first)
+    more = told_first and _words(fix.title) <= _words(first[: len(fix.title) + _LONGER])
     yield [("    ", ""), (f"{label}: ", "green"), (first if more else fix.title, "")]
     for number, step in enumerate(steps):
         for text, style in list(step_spans(step, here=here))[more and number == 0 :]:
