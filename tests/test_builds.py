@@ -375,8 +375,8 @@ def test_a_thor_takes_the_wheel_of_the_index_whose_triton_knows_it() -> None:
     )
     machine = nvidia_machine(nvidia_gpu("Thor", "sm_110"), torch=torch("2.10.0+cpu"), system=board)
     (fix,) = fixes(machine)
-    assert fix.title.startswith("Replace torch 2.10.0+cpu by torch 2.12.0")
-    assert "not 2.10.0+cu130: Triton's own ptxas-blackwell" in fix.title
+    assert fix.title.startswith("Replace torch 2.10.0+cpu with torch 2.12.0")
+    assert "not 2.10.0+cu130: known issue pytorch/pytorch#170117" in fix.title
 
 
 def test_conda_stays_conda_and_names_the_cuda_that_gpu_and_driver_take() -> None:
@@ -638,7 +638,7 @@ def test_where_every_build_has_a_known_fault_the_nearest_is_still_offered() -> N
     matrix = Matrix(change(MATRIX.tables, known_issues=(always,)))
     fix = builds.replacements(Situation(machine, matrix), machine.gpus, keep=machine.torch)[0]
     assert fix.title.startswith(
-        "Replace torch 2.7.1+rocm6.3 by torch 2.10.0+rocm7.1 (gfx1151; known issue: the runtime"
+        "Replace torch 2.7.1+rocm6.3 with torch 2.10.0+rocm7.1 (gfx1151; known issue: the runtime"
     )
 
 

@@ -171,11 +171,11 @@ def _none(situation: Situation) -> _Lack:
     cpu_is_enough = not situation.requires_gpu and framework is not None and framework.has_cpu_build
     instead = f", or install the CPU build of {framework.title} to run here" if framework and cpu_is_enough else ""
     other = f"a machine with an {_wanted(situation)} GPU"
-    title = f"Use {other}{', or a CPU build' if cpu_is_enough else ''}"
+    text = f"Run this on {other}{instead}"
     return _Lack(
         but="none of this machine's GPUs can be used." if gpus else "this machine has no GPU that can compute.",
         saw="no usable GPU",
-        fix=by_hand(title, f"Run this on {other}{instead}."),
+        fix=by_hand(text, f"{text}."),
         certain=not gpus,
     )
 

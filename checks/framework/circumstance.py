@@ -7,13 +7,13 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Finding, NotJudged
+from gpudoctor.finding import SEEN, Evidence, Finding, NotJudged
 from gpudoctor.frameworks.torch.message_circumstances import INTEGRATED, tells_of
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE
 from gpudoctor.late_regex import late
 from gpudoctor.machine import Told
-from gpudoctor.plain_text import TO_BE_SURE, sentence
+from gpudoctor.plain_text import TO_BE_SURE, sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.seen_errors import seen_errors, tells_a_fault
@@ -58,8 +58,8 @@ def circumstance_told(situation: Situation) -> Verdicts:
             severity=row.severity,
             slug=row.slug,
             subject="what the text tells",
-            message=f"The text says: \u201c{said.text.rstrip('.')}\u201d. It may mean: {row.meaning}. "
-            f"{TO_BE_SURE} {sentence(row.ask)}",
+            message=f"The text suggests that {row.meaning}. {TO_BE_SURE} {sentence(with_code(row.ask))} "
+            f"{SEEN} \u201c{said.text.rstrip('.')}\u201d.",
             saw=said.text,
             confidence="possible",
             evidence=(Evidence("told", said.text, f"text, line {said.line}"),),

@@ -120,7 +120,7 @@ def cuda_torch_on_amd(situation: Situation) -> Verdicts:
 
     if any(computes(situation, gpu) for gpu in situation.machine.of_vendor("nvidia") if not gpu.reserved):
         return
-    yield _other_vendor(situation, torch, "a CUDA build, and this machine's GPUs are AMD's", "ROCm build")
+    yield _other_vendor(situation, torch, "a CUDA build, and the GPUs are AMD's", "ROCm build")
 
 
 @check("GPD407", _SYMPTOM, "framework")
@@ -154,7 +154,7 @@ def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
             situation, torch, f"labelled {label}, but its own files name neither CUDA nor ROCm", label
         )
     elif situation.built_for == "amd" and not _serves_any(situation) and _serve_nvidia(situation):
-        yield _other_vendor(situation, torch, "a ROCm build, and this machine's GPUs are NVIDIA's", "CUDA build")
+        yield _other_vendor(situation, torch, "a ROCm build, and the GPUs are NVIDIA's", "CUDA build")
     elif situation.built_for and situation.usable_of(situation.built_for) and _sees_none(torch):
         yield _sees_nothing(situation, torch, situation.usable_of(situation.built_for))
 

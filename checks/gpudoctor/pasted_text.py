@@ -117,8 +117,7 @@ def text_from_another_system(situation: Situation) -> Verdicts:
     system = _text(situation).foreign
     if system:
         yield NotJudged(
-            why=f"the text is from {_SYSTEMS[system]}, and gpudoctor checks Linux and WSL2: drivers and libraries of "
-            f"{_SYSTEMS[system]} were not checked",
+            why=f"could not check drivers and libraries of {_SYSTEMS[system]}: gpudoctor knows Linux and WSL2",
             matters=not _text(situation).works,
         )
 

@@ -159,7 +159,7 @@ def gpu_slow(situation: Situation) -> Verdicts:
         if not slow or row is None:
             continue
         figures = ", ".join(
-            f"{kernel.name} {kernel.dtype}".rstrip() + f" {got:.3g} of {known:.3g} {unit}"
+            f"{kernel.name} {kernel.dtype}".rstrip() + f" {_rounded(got)} of {_rounded(known)} {unit}"
             for kernel, got, known, unit in slow
         )
         yield finding(
@@ -184,6 +184,11 @@ _SLOWED = {
     "amd": "While it computes, check `amd-smi metric` (or `rocm-smi`): power cap, heat, clocks, and other programs "
     "on the GPU.",
 }
+
+
+def _rounded(figure: float) -> str:
+    """Three digits, and no exponent: 0.123, 3350."""
+    return f"{float(f'{figure:.3g}'):g}"
 
 
 def _figure(kernel: SmokeKernel, row: GpuRates) -> tuple[float, float, str] | None:

@@ -11,6 +11,8 @@ CompanionName = Literal["torchvision", "torchaudio"]
 COMPANIONS: tuple[CompanionName, ...] = get_args(CompanionName)
 """The packages that are released with torch, for one torch each."""
 TORCH_AND_COMPANIONS = ("torch", *COMPANIONS)
+UNKNOWN_VERSION = "of unknown version"
+"""The version of a torch that a text does not tell."""
 
 
 class DamagedFile(Record, frozen=True):

@@ -81,7 +81,7 @@ def add_flags(place: Place, remedy: AddContainerFlags) -> tuple[Step, ...]:
     shown = "\n".join(
         _fill(lines[name], remedy) for name in _chosen(lines, _TOOLS.get(place.container, place.container))
     )
-    text = f"Start the container again with:\n{shown}"
+    text = f"On its host, start the container again with:\n{shown}"
     if again:
         text = (
             "Remove this container and create it again from its image: a restart, or more flags, does not help.\n"

@@ -208,14 +208,12 @@ _TYPED: dict[Family, str] = {
 
 
 def _unknown_package(place: Place) -> str:
-    text = (
-        "gpudoctor knows no package of it for this release of the distribution: look for one in the distribution's "
-        "own documents"
-    )
+    known = "gpudoctor knows no package of it for this release. " if place.os.id else ""
+    text = f"{known}Look for one in the distribution's documents"
     if is_fixed(place) and place.os.id:
         return f"{text}."
     signed = "" if not place.secure_boot else ", which Secure Boot lets load only if you enrol a key for its modules"
-    return f"{text} and in NVIDIA's repository, or use NVIDIA's own installer (the .run file){signed}."
+    return f"{text} or in NVIDIA's repository; else use NVIDIA's own installer (the .run file){signed}."
 
 
 # --- AMD -----------------------------------------------------------------------------------------------

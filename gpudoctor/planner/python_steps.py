@@ -20,6 +20,7 @@ from gpudoctor.finding import (
     VariableRemedy,
 )
 from gpudoctor.frameworks.package_spec import PackageSpec, torch_and_companions
+from gpudoctor.machine import UNKNOWN_VERSION
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.planner import conda_steps, edited_projects, pip_steps, project_steps
 from gpudoctor.planner.install_requests import (
@@ -288,7 +289,8 @@ def _with_tool(place: Place, program: str, steps: tuple[Step, ...], excluded: st
 def _why(situation: Situation, remedy: ReplaceTorch) -> str:
     had = situation.machine.installed("torch")
     build = f"a build for the GPUs here ({remedy.carries})" if remedy.carries else "a CPU build"
-    why = f"{build} replaces torch {had.version}" if had else f"torch: {build}"
+    old = "the installed torch" if had and had.version == UNKNOWN_VERSION else f"torch {had.version}" if had else ""
+    why = f"{build} replaces {old}" if had else f"torch: {build}"
     why += _for_the_driver(situation, remedy)
     if pinned := pinning_another(situation, remedy.version):
         why += f"; these need another torch: {', '.join(pinned)}"

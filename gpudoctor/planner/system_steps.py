@@ -169,7 +169,8 @@ def join_group(place: Place, remedy: JoinGroup) -> tuple[Step, ...]:
     if not is_name(remedy.group):
         return (ManualStep(text="Join the group that owns the device node.", why=remedy.why, risk="root"),)
     if place.container:
-        text = f"Start the container again with --group-add, giving the number of the host's group {remedy.group}."
+        number = f"the number of the host's group {remedy.group}"
+        text = f"On its host, start the container again with --group-add and {number}."
         return (ManualStep(text=text, why=remedy.why),)
     text = f'sudo usermod -aG {remedy.group} "$USER"\nthen log out and in again'
     return (ManualStep(text=text, why=remedy.why, risk="root"),)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ def _reason(finding: ReportedFinding, report: Report) -> str:
     if any(evidence.fact.startswith("kernel_log") for evidence in finding.evidence):
         return "read from the kernel log, which is of the past"
     if finding.refs:
-        return f"known from reports ({finding.refs[0]}), not seen here"
+        report_of = re.match(r"[\w.-]+/[\w.-]+#\d+", finding.refs[0])
+        return f"known from {f'reports ({report_of[0]})' if report_of else 'documents'}, not seen here"
     if finding.id[3:4] in _SYSTEM and report.machine.level == "static":
         return "read from files, the driver was not asked"
     if any(evidence.value == "working folder" for evidence in finding.evidence):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,12 @@ if TYPE_CHECKING:
     from gpudoctor.report import Report
 
 
+_UNSAID = re.compile(r"(NVIDIA |amdgpu: )?unknown( \(the text [^)]*\))?")
+"""The value of a line of which a text says nothing."""
+_SAID_BY_THE_LINES = ("kernel", "healthy hardware", "version of torch", "amdgpu driver")
+"""What is assumed of a text without a value: the lines themselves show what it does not say."""
+
+
 def _is_told(machine: Machine, source: str) -> bool:
     """Whether a pasted text, or what is described beside it, states the fact. What was only assumed has a line of its
     own."""
@@ -20,19 +27,25 @@ def _is_told(machine: Machine, source: str) -> bool:
 
 
 def inventory(report: Report) -> Iterator[Line]:
-    """What the machine and the examined environment have, a line each."""
+    """What the machine and the examined environment have, a line each. What a text does not say is one line."""
     machine = report.machine
+    unsaid: dict[str, None] = {}
     for name, value in _parts(machine):
-        yield [(f"  {name:<8} ", "dim"), (value, "")]
+        if machine.pasted is not None and _UNSAID.fullmatch(value):
+            unsaid[name if name in ("GPU", "Python", "torch") else name.lower()] = None
+        else:
+            yield [(f"  {name:<8} ", "dim"), (value, "")]
     if machine.smoke is not None:
         from gpudoctor.render.smoke import smoke_summary
 
         yield [(f"  {'Smoke':<8} ", "dim"), (smoke_summary(machine.smoke, report.timings_ms.get("smoke")), "")]
-    if machine.assumed:
-        yield [
-            (f"  {'assumed':<8} ", "dim"),
-            (f"{', '.join(machine.assumed)}; everything else is taken as healthy", ""),
-        ]
+    assumed = [one for one in machine.assumed if machine.pasted is None or one not in _SAID_BY_THE_LINES]
+    open_ = [name for name in unsaid if not any(f"{name} " in one for one in assumed)]
+    if open_:
+        yield [(f"  {'not said':<8} ", "dim"), (f"{', '.join(open_)}: taken as healthy", "")]
+    if assumed:
+        rest = "" if open_ else "; everything else is taken as healthy"
+        yield [(f"  {'assumed':<8} ", "dim"), (f"{', '.join(assumed)}{rest}", "")]
 
 
 def _parts(machine: Machine) -> Iterator[tuple[str, str]]:
@@ -61,15 +74,17 @@ def _maker(machine: Machine, gpus: list[Gpu]) -> str:
 
 def system_text(machine: Machine) -> str:
     """ "Ubuntu 24.04, kernel 6.8.0-60-generic x86_64, container: docker"."""
-    system = machine.system
-    os = system.os.value
-    unnamed = "" if system.wsl.known else "unknown distribution" if machine.pasted else "any distribution"
-    os_name = (os.name or os.id or unnamed) if os else "unknown system"
-    place = place_text(machine)
+    system, os = machine.system, machine.system.os.value
+    text = machine.pasted is not None
+    unnamed = "" if text or system.wsl.known else "any distribution"
+    os_name = (os.name or os.id or unnamed) if os else "" if text else "unknown system"
     release = system.kernel.value if _is_told(machine, system.kernel.source) else None
-    arch = system.arch.value if release or _is_told(machine, system.arch.source) else None
-    kernel = " ".join(filter(None, (f"kernel {release}" if release else "kernel unknown,", arch))).rstrip(",")
-    return ", ".join(filter(None, (os_name, kernel, place)))
+    arch = system.arch.value if _is_told(machine, system.arch.source) else None
+    if release and arch and release.endswith(f".{arch}"):
+        arch = None  # the release of Fedora's and Amazon's kernels ends in it
+    unread = "kernel unknown" if not (release or text) else ""
+    kernel = " ".join(filter(None, (f"kernel {release}" if release else unread, arch)))
+    return ", ".join(filter(None, (os_name, kernel, place_text(machine)))) or "unknown"
 
 
 def place_text(machine: Machine) -> str:
@@ -135,15 +150,15 @@ def numbers(gpus: list[Gpu]) -> str:
 
 
 def _gpu(gpu: Gpu) -> str:
-    named = gpu.arch.value is not None and gpu.arch.value in gpu.name
-    details = ["" if named else gpu.arch.value or "unknown architecture", gpu.family or ""]
+    known = (gpu.arch.value or "unknown architecture", gpu.family or "")
+    details = [one for one in known if one and one not in gpu.name]
     if gpu.memory.value:
         details.append(f"{gpu.memory.value / (1 << 30):.0f} GiB")
     if gpu.integrated:
         details.append("integrated")
     if gpu.driver.known and gpu.driver.value not in ("nvidia", "amdgpu", "dxgkrnl"):
         details.append(f"held by {gpu.driver.value}")
-    return f"{gpu.name} ({', '.join(filter(None, details))})"
+    return f"{gpu.name} ({', '.join(details)})" if details else gpu.name
 
 
 def drivers(machine: Machine) -> Iterator[tuple[str, str]]:
@@ -163,9 +178,8 @@ def drivers(machine: Machine) -> Iterator[tuple[str, str]]:
         yield "Driver", f"NVIDIA {told or ('none loaded' if machine.nvidia.module.absent else 'unknown')}"
     if machine.of_vendor("amd"):
         loaded = machine.amd.module
-        yield (
-            "Driver",
-            f"amdgpu {loaded.value}" if loaded.known else f"amdgpu: {'none loaded' if loaded.absent else 'unknown'}",
-        )
+        assumed = machine.pasted is not None and "amdgpu driver" in machine.assumed
+        other = "amdgpu: none loaded" if loaded.absent else "amdgpu: unknown"
+        yield "Driver", f"amdgpu {loaded.value}" if loaded.known and not assumed else other
     for install in machine.amd.rocm.value or ():
         yield "ROCm", f"{install.version} in {install.path}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpudoctor.plain_text import TO_BE_SURE
 from gpudoctor.render.headline import computed_on_gpu, is_described, other_frameworks, usable
 from gpudoctor.render.lines import Line
 from gpudoctor.render.steps import command_line
@@ -21,8 +22,9 @@ _DESCRIBED = {"--gpu": "GPU", "--driver": "driver", "--kernel": "kernel", "--os"
 """The options that describe a machine, and what they describe."""
 _CHOOSING = ("--python", "--env", "--matrix")
 
-_TAKES = {"snapshot": ("--python", "--root", "--env"), "smoke": ("--python", "--env", "--matrix"), "recommend": None}
-"""The options that choose a machine, of those that a command takes; None: all of them."""
+_TAKES = {"snapshot": ("--python", "--root", "--env"), "smoke": ("--python", "--env", "--matrix")}
+"""The options that choose a machine, of those that a command takes; no row: all but what is installed there."""
+_INSTALLED = ("--torch", "--package", "--error")
 
 _SEEN = "GPD442"
 """Asks what an error message tells."""
@@ -31,7 +33,7 @@ _DEEPER = {"quick": "standard", "standard": "full"}
 Advice = tuple[str, tuple[str, ...]]
 """Why, and the command to type."""
 
-NEXT, ON_THAT_MACHINE = "Next: ", "Next, on that machine: "
+NEXT, ON_THAT_MACHINE, IN_ITS_CONTAINER = "Next: ", "Next, on that machine: ", "Next, in its container: "
 
 
 def next_line(argv: tuple[str, ...], label: str = NEXT) -> Line:
@@ -47,7 +49,8 @@ def next_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     yield [(why, "")]
     of_description = report.subject.kind != "machine" or is_described(report)
     elsewhere = elsewhere or (argv in (_THERE, _same_check_here(look.again)) and of_description)
-    yield next_line(argv, ON_THAT_MACHINE if elsewhere else NEXT)
+    in_image = look.about == "image" and argv == _THERE
+    yield next_line(argv, IN_ITS_CONTAINER if in_image else ON_THAT_MACHINE if elsewhere else NEXT)
 
 
 def _next(report: Report, look: ReportStyle) -> Advice:
@@ -125,26 +128,30 @@ def _to_keep(report: Report, again: tuple[str, ...]) -> Advice:
 def _same(command: str, again: tuple[str, ...]) -> tuple[str, ...]:
     """A command for the same machine and environment: `again`, options and their values, as far as it takes them."""
     pairs = zip(again[::2], again[1::2], strict=True)
-    takes = _TAKES[command]
-    return ("gpudoctor", command, *(word for pair in pairs if takes is None or pair[0] in takes for word in pair))
+    takes = _TAKES.get(command)
+    wanted = (pair for pair in pairs if (pair[0] in takes if takes else pair[0] not in _INSTALLED))
+    return ("gpudoctor", command, *(word for pair in wanted for word in pair))
 
 
 def _after_problem(first: ReportedFinding, report: Report, look: ReportStyle) -> Advice:
     explain, kind = f"`gpudoctor explain {first.id}` tells more.", report.subject.kind
-    if not first.fixes or kind == "whatif" or (kind == "text" and not _runs_something(report)):
+    pasted = report.machine.pasted
+    if not first.fixes or (pasted is not None and pasted.foreign):
         return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
+    if first.slug == "torch-missing" and kind != "text":
+        return _to_compute(report, look)
+    if kind == "whatif" and first.framework == "torch":
+        return f"`gpudoctor recommend` names the builds; {explain}", _same("recommend", look.again)
+    if kind == "text" and TO_BE_SURE in first.message and not _runs_something(report):
+        return f"`gpudoctor check` there tells whether that is the cause; {explain}", _THERE
+    if kind == "whatif" or not _runs_something(report):
+        again = _THERE if kind not in ("machine", "root") else ("gpudoctor", "check", *look.again, *look.require)
+        return f"Do what the fix says, then check again; {explain}", again
     if kind == "text" and "-" in look.again:  # stdin is read; what is on the machine is known there
-        return f"`gpudoctor fix` shows and applies the fix; {explain}", ("gpudoctor", "fix")
+        return f"`gpudoctor fix` shows and applies it; {explain}", ("gpudoctor", "fix")
     if kind == "text":
         return f"`gpudoctor fix` shows the plan; {explain}", ("gpudoctor", "fix", *look.again, "--dry-run")
-    if kind == "machine" and not _runs_something(report):
-        return f"Do what the fix says, then check again; {explain}", (
-            "gpudoctor",
-            "check",
-            *look.again,
-            *look.require,
-        )
-    does = "shows and applies the fix" if kind == "machine" else "shows the plan"
+    does = "shows and applies it" if kind == "machine" else "shows the plan"
     return f"`gpudoctor fix` {does}; {explain}", ("gpudoctor", "fix", *look.again, *look.require)
 
 
@@ -155,7 +162,10 @@ def _runs_something(report: Report) -> bool:
 
 
 def _after_image(first: ReportedFinding | None, paths: tuple[str, ...]) -> Advice:
+    if first is None and "--gpu" not in paths:
+        checks = "No GPU was named: `--gpu NAME` checks the image for that one."
+        return checks, ("gpudoctor", "dockerfile", *paths, "--gpu", "NAME")
     if first is None:
-        return "`gpudoctor check` in the started container checks the rest.", ("gpudoctor", "check")
+        return "`gpudoctor check` in the started container checks the rest.", _THERE
     why = f"Change the file and check it again; `gpudoctor explain {first.id}` tells more."
     return why, ("gpudoctor", "dockerfile", *paths)

@@ -6,14 +6,17 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpudoctor.finding import SEEN
+from gpudoctor.plain_text import TO_BE_SURE
 from gpudoctor.render.steps import step_lines, telling_steps
 from gpudoctor.step import ManualStep, PlannedFix
 
 if TYPE_CHECKING:
     from gpudoctor.report import Report, ReportedFinding
 
-_EMPTY = {"no", "not", "without"}
-"""Words that a message has in another form: "no capabilities" in "without `capabilities`"."""
+_OTHER_CAUSES = r"(?:Other p|P)ossible causes, most likely first:"
+_PARTS = re.compile(rf" ({_OTHER_CAUSES}|{TO_BE_SURE}|{SEEN}) ")
+"""What begins the parts of a message behind the problem itself."""
 _USER_SITE = r"/\.local/lib/python[\d.]+/site-packages$"
 _PLACE = r"([^/\s:][^\n:]*):(\d{1,7})"
 
@@ -30,16 +33,19 @@ def finding_lines(finding: ReportedFinding) -> Iterator[str]:
             yield from (f"  {line}" for line in step_lines(step))
 
 
+def message_parts(message: str) -> tuple[str, dict[str, str]]:
+    """The problem itself, and, each under the words before it, the other causes, what decides, and what was seen."""
+    problem, *parts = _PARTS.split(message)
+    return problem, dict(zip(parts[::2], parts[1::2], strict=True))
+
+
 def found_and_needed(finding: ReportedFinding) -> Iterator[tuple[str, str]]:
-    """What was found and what is needed. What stands in the message is not told again, nor is what the fix writes.
-    One word alone may be a part of another value."""
-    in_message = _words(finding.message)
-    steps = [step for fix in finding.fixes[:1] for step in fix.steps if isinstance(step, ManualStep)]
-    in_fix = {line.strip() for step in steps for line in step_lines(step)}
+    """What was found and what is needed, where that has a value (a version, a path, a setting) that neither the
+    message nor its first fix tells."""
+    steps = [step for fix in finding.fixes[:1] for step in fix.steps]
+    told = _words(" ".join((finding.message, *(line for step in steps for line in step_lines(step)))))
     for label, value in (("found", finding.saw), ("needed", finding.want)):
-        words = _words(value)
-        repeated = len(words) > 1 and words - _EMPTY <= in_message
-        if value and not repeated and not (label == "needed" and value in in_fix):
+        if any(re.search(r"[\d/_.=]", word) for word in _words(value) - told):
             yield label, value
 
 
@@ -62,7 +68,7 @@ def origins(finding: ReportedFinding, report: Report) -> Iterator[str]:
 
 
 def _words(text: str) -> set[str]:
-    return set(re.findall(r"[\w./+-]*\w", text.lower()))
+    return set(re.findall(r"\w(?:[\w./+=-]*\w)?", text.lower()))
 
 
 def runs_in_a_shell(fix: PlannedFix) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.frameworks.package_spec import EXACTLY
 from gpudoctor.machine import Gpu, Machine
+from gpudoctor.plain_text import enumeration
 from gpudoctor.render.lines import Line
 from gpudoctor.render.next_command import next_line
 from gpudoctor.render.steps import command_line, fix_lines
@@ -150,7 +151,7 @@ def _choice(choice: Recommended, framework: str, *, best: bool, verbose: bool) -
     names = {"cpu": "On the CPU", "override": "With an override", "unmeasured": "To try"}
     label = "Best" if best else names.get(choice.level, "Alternative")
     yield [(f"{label}: ", "bold green" if best else "bold"), (_title(choice, framework), "bold")]
-    for why in choice.why:
+    for why in choice.why if choice.level != "cpu" else ():  # its label says it
         yield [("    ", ""), (why, "")]
     for name, value in choice.env.items():
         yield [("    env   ", "dim"), (f"export {name}={shlex.quote(value)}", "command")]
@@ -192,5 +193,5 @@ def _build_names(builds: list[Out]) -> str:
     """The builds of a group: all of a few, else the releases they span and their kinds."""
     if len(builds) <= _SHOWN_BUILDS:
         return ", ".join(row.package or f"{row.torch}+{row.build}" for row in builds)
-    kinds = ", ".join(sorted({row.build for row in builds}))
+    kinds = enumeration(sorted({row.build for row in builds}), _SHOWN_BUILDS)
     return f"{builds[-1].torch} to {builds[0].torch} ({kinds})"

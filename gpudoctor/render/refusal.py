@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpudoctor.plain_text import number_of
 from gpudoctor.render.headline import could_not_check
 from gpudoctor.render.lines import Line, ignored_lines
-from gpudoctor.render.steps import command_line, fix_lines
+from gpudoctor.render.next_command import next_line
+from gpudoctor.render.steps import fix_lines
 
 if TYPE_CHECKING:
     from gpudoctor.report import Report
@@ -15,12 +17,11 @@ if TYPE_CHECKING:
 
 def refusal_lines(report: Report, command: tuple[str, ...], code: int, again: tuple[str, ...]) -> Iterator[Line]:
     """A refusal in brief, for a log; `code` is what gpudoctor exits with, `again` the options with which `check`
-    shows the same."""
+    shows the same, and more of it."""
     first = report.findings[0] if report.findings else None
     what = f"{command[0] or 'the command'} was not started" if command else "this machine does not pass"
     yield [("gpudoctor: ", "bold"), (f"{what} (exit {code}).", "bold red")]
-    check = command_line(("gpudoctor", "check", *again))
-    next_step = f"`{check} -v` shows what was read."
+    more = ""
     if report.verdict == "unknown":
         for question in report.open_questions:
             yield [("  ? ", "magenta"), (could_not_check(question), ""), (f" [{question.id}]", "dim")]
@@ -29,8 +30,10 @@ def refusal_lines(report: Report, command: tuple[str, ...], code: int, again: tu
         yield [("    ", ""), (first.message, "")]
         for fix in first.fixes[:1]:
             yield from fix_lines(fix, "Fix", here=report.subject.here)
-        more = sum(finding.severity == first.severity for finding in report.findings) - 1
-        also = f" and {more} more" if more else ""
-        next_step = f"`{check}` shows this{also}; `gpudoctor explain {first.id}` tells more."
+        others = sum(finding.severity == first.severity for finding in report.findings) - 1
+        beside = f"{number_of(others, 'more problem')}. " if others else ""
+        more = f"{beside}`gpudoctor explain {first.id}` tells more."
     yield from ignored_lines(report)
-    yield [("  ", ""), (next_step, "")]
+    if more:
+        yield [("  ", ""), (more, "")]
+    yield next_line(("gpudoctor", "check", *again, *(() if more else ("-v",))))

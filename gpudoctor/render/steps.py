@@ -17,19 +17,32 @@ def telling_steps(fix: PlannedFix) -> tuple[Step, ...]:
     return tuple(step for step in fix.steps if "\n".join(step_lines(step)).rstrip(".") != title)
 
 
+_SHORT, _LONGER = 200, 20
+"""Characters of a step that needs no title, where it begins with all words of it; and how many more they may take."""
+_SMALL_WORDS = {"a", "an", "it", "the", "this"}
+
+
+def _words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text.lower())) - _SMALL_WORDS
+
+
 _PLACED = r"(\S+:\d+(?:-\d+)?: +)(.+)"
 """A line to write, behind its place in a file."""
 
 
-def fix_lines(fix: PlannedFix, label: str, *, here: bool = False) -> Iterator[Line]:
-    """One fix with its steps; `here`: they are for the machine at which it is read."""
-    yield [("    ", ""), (f"{label}: ", "green"), (fix.title, "")]
-    for step in telling_steps(fix):
-        for text, style in step_spans(step, here=here):
+def fix_lines(fix: PlannedFix, label: str, *, here: bool = False, told: str = "") -> Iterator[Line]:
+    """One fix with its steps; `here`: they are for the machine at which it is read; `told`: what was said before."""
+    steps = telling_steps(fix)
+    first, style = next(step_spans(steps[0], here=here), ("", "")) if steps else ("", "")
+    told_first = not style and len(first) <= _SHORT and not re.fullmatch(_PLACED, first)
+    more = told_first and _words(fix.title) <= _words(first[: len(fix.title) + _LONGER])
+    yield [("    ", ""), (f"{label}: ", "green"), (first if more else fix.title, "")]
+    for number, step in enumerate(steps):
+        for text, style in list(step_spans(step, here=here))[more and number == 0 :]:
             place = re.fullmatch(_PLACED, text) if not style else None
             spans = [(place[1], ""), (place[2], "command")] if place and is_command(place[2]) else [(text, style)]
             yield [("      ", ""), *spans]
-        if isinstance(step, EnvStep) and step.why:
+        if isinstance(step, EnvStep) and step.why and step.why not in told:
             yield [("      ", ""), (f"({step.why})", "dim")]
 
 

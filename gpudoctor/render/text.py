@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TextIO
 
+from gpudoctor.finding import SEEN
+from gpudoctor.plain_text import TO_BE_SURE, is_command, questions
 from gpudoctor.privacy import pseudonyms
 from gpudoctor.render.headline import could_not_check, headline
 from gpudoctor.render.inventory import inventory
@@ -32,7 +35,9 @@ def _first_problem(report: Report) -> Iterator[Line]:
 
 def _lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     yield headline(report, look)
-    yield [(f"gpudoctor {report.gpudoctor} · {report.subject.name} · level {report.machine.level}", "dim")]
+    read = look.about != "image" and report.subject.kind not in ("text", "whatif")
+    level = f" · level {report.machine.level}" if read else ""
+    yield [(f"gpudoctor {report.gpudoctor} · {report.subject.name}{level}", "dim")]
     for part in (inventory(report) if look.about == "machine" else (), look.table):
         if lines := tuple(part):
             yield []
@@ -43,7 +48,7 @@ def _lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     for number, finding in enumerate(shown):
         yield []
         yield from _problem(finding, report, verbose=look.verbose, first=number == 0)
-    notes = [finding for finding in report.findings if finding not in shown and not _is_named(finding, shown)]
+    notes = [note for note in report.findings if note not in shown and not _is_told(note, shown)]
     if notes:
         yield []
     for note in notes:
@@ -58,25 +63,32 @@ def _lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     yield from next_lines(report, look)
 
 
-def _is_named(note: ReportedFinding, shown: list[ReportedFinding]) -> bool:
-    """Whether a note only names a cause that the message of a problem lists, too."""
-    return not note.evidence and not note.fixes and any(note.slug in problem.message for problem in shown)
+def _is_told(note: ReportedFinding, shown: list[ReportedFinding]) -> bool:
+    """Whether a note tells nothing new: a cause that the message of a problem lists, no GPU, no torch."""
+    named = not note.evidence and not note.fixes and any(note.slug in problem.message for problem in shown)
+    return named or note.slug == "torch-missing" or (note.slug == "no-gpu" and note.saw == "no GPU")
 
 
 def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: bool) -> Iterator[Line]:
-    from gpudoctor.render.plain import found_and_needed, origins
+    """What is wrong, its fix, what was seen and found, what else it may be, and how sure that is."""
+    from gpudoctor.render.plain import found_and_needed, message_parts, origins
 
     mark, style = MARKS[finding.severity]
     subject = f"  {finding.subject}" if finding.subject else ""
     yield [(mark, style), (finding.slug, "bold"), (f" [{finding.id}]", "dim"), (subject, "")]
-    yield [("    ", ""), (finding.message, "")]
+    message, parts = message_parts(_without_fixes(finding))
+    yield [("    ", ""), (message, "")]
     for number, fix in enumerate(finding.fixes if first or verbose else finding.fixes[:1]):
-        yield from fix_lines(fix, "Alternative" if number else "Fix", here=report.subject.here)
+        yield from fix_lines(fix, "Alternative" if number else "Fix", here=report.subject.here, told=finding.message)
     if cause := _its_cause(finding, report):
         yield [("    Fix: ", "green"), (f"that of {cause.slug} [{cause.id}]: this goes with it", "")]
+    if SEEN in parts:
+        yield [("    seen    ", "dim"), (parts.pop(SEEN).removesuffix("."), "")]
     for label, value in () if cause else found_and_needed(finding):
         yield [(f"    {label:<8}", "dim"), (value, "")]
     yield from ([("    from    ", "dim"), (origin, "")] for origin in origins(finding, report))
+    for label, text in parts.items():
+        yield from _open_question(label, text)
     if finding.confidence != "certain":
         from gpudoctor.render.certainty import certainty
 
@@ -89,6 +101,22 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
         yield [("    read    ", "dim"), (f"{evidence.fact} = {evidence.value}{source}", "dim")]
     if finding.refs:
         yield [("    see     ", "dim"), (", ".join(finding.refs), "dim")]
+
+
+def _without_fixes(finding: ReportedFinding) -> str:
+    """The message without a sentence that is the title of a fix, which follows it."""
+    titles = [fix.title for fix in finding.fixes if f" {fix.title}" in finding.message and fix.title.endswith(".")]
+    return finding.message.replace(f" {titles[0]}", "") if titles else finding.message
+
+
+def _open_question(label: str, text: str) -> Iterator[Line]:
+    """What else it may be, or what decides: a command on a line of its own, so that it can be copied."""
+    asked = [re.sub(r"^`([^`]+)`$", r"\1", part) for part in questions(text.removesuffix("."))]
+    if label == TO_BE_SURE and any(is_command(part) for part in asked):
+        yield [("    ", ""), (label, "dim")]
+        yield from ([("      ", ""), (part, "command" if is_command(part) else "")] for part in asked)
+    else:
+        yield [("    ", ""), (f"{label} ", "dim"), (text, "")]
 
 
 def _its_cause(finding: ReportedFinding, report: Report) -> ReportedFinding | None:

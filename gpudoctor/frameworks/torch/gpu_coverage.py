@@ -274,7 +274,8 @@ def why_unknown(torch: Torch, fit: Fit) -> str:
             f"that it is for {fit.gpu.arch.value}"
         )
     if fit.carried.rule == "no-list":
-        return f"the architectures {build_name(torch)} was built for are unknown ({torch.archs.why or 'no list'})"
+        why = torch.archs.why if torch.archs.why not in ("", "not read") else "no list of it is known"
+        return f"which GPUs {build_name(torch)} has code for is unknown: {why}"
     return (
         f"whether the code of {build_name(torch)} ({arch_list(fit.carried.code)}) runs on {fit.gpu.name} "
         f"({fit.gpu.arch.value}) is unknown"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gpudoctor.finding import Evidence, Fix
 from gpudoctor.frameworks.torch import builds
-from gpudoctor.machine import Distribution, Gpu, Torch
+from gpudoctor.machine import UNKNOWN_VERSION, Distribution, Gpu, Torch
 from gpudoctor.situation import Situation
 
 FROM_AN_INDEX = ("pypi", "download.pytorch.org", "unknown")
@@ -18,10 +18,12 @@ REPAIRED_WITH_TORCH = (
 
 
 def build_name(torch: Torch) -> str:
-    """How a person knows this build: "torch 2.9.1+cu128", "torch 2.9.1 (CUDA 12.8)"."""
+    """How a person knows this build: "torch 2.9.1+cu128", "torch 2.9.1 (CUDA 12.8)", "torch (CUDA 12.8)"."""
     if "+" in torch.version:
         return f"torch {torch.version}"
     with_ = f" (CUDA {torch.cuda})" if torch.cuda else f" (ROCm {torch.rocm})" if torch.rocm else ""
+    if torch.version == UNKNOWN_VERSION:
+        return "torch" if with_.endswith("unknown)") else f"torch{with_}"
     return f"torch {torch.version}{with_}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 
 from msgspec.structs import replace
@@ -10,7 +11,7 @@ from gpudoctor.dependencies import parsed
 from gpudoctor.finding import AnyRemedy, Fix, ReplaceTorch, SetVariable, UnsetVariable
 from gpudoctor.frameworks.torch.candidates import Choice, merely_built, within_version
 from gpudoctor.frameworks.torch.companions import pairing
-from gpudoctor.machine import OVERRIDE, Torch
+from gpudoctor.machine import OVERRIDE, UNKNOWN_VERSION, Torch
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.records import view_as
 from gpudoctor.situation import Situation
@@ -72,7 +73,8 @@ def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None, own: froze
     best = _nearest(matrix, [choice for choice in choices if not choice.fault], keep, own)
     if first is None or best is None or not first.fault:
         return best or first
-    return replace(best, passed_over=f"{first.version}+{first.build}: {first.fault}")
+    report = re.search(r"(?<=\()[\w.-]+/[\w.-]+#\d+", first.fault)
+    return replace(best, passed_over=f"{first.version}+{first.build}: known issue{f' {report[0]}' if report else ''}")
 
 
 def _nearest(matrix: Matrix, choices: list[Choice], keep: Torch | None, own: frozenset[str]) -> Choice | None:
@@ -122,14 +124,13 @@ def fix_by(situation: Situation, choice: Choice, keep: Torch | None) -> Fix:
         remedies += tuple(UnsetVariable(name=name, why=why) for name in overrides)
         remedies += settings_in_wsl(situation, choice.rocm)
     name = f"torch {choice.version}+{choice.build}" if choice.index_url else f"torch {choice.version}"
-    place = "" if choice.index_url else f" from the package index, which is built for CUDA {choice.cuda}"
-    if choice.origin == "amd":
-        place = f" from AMD's index with {choice.extra}"
+    place = " from AMD's index" if choice.origin == "amd" else "" if choice.index_url else " from the package index"
+    cuda = "" if choice.index_url else f"CUDA {choice.cuda}; "
     untested = "; built, but not tested by AMD" if merely_built(choice) else ""
     fault = f"; known issue: {choice.fault}" if choice.fault else ""
     instead = f"; not {choice.passed_over}" if choice.passed_over else ""
-    remark = f" ({choice.carries or 'CPU'}{untested}{fault}{instead})"
-    verb = f"Replace torch {keep.version} by" if keep else "Install"
+    remark = f" ({cuda}{choice.carries or 'CPU'}{untested}{fault}{instead})"
+    verb = f"Replace torch {keep.version} with" if keep and keep.version != UNKNOWN_VERSION else "Install"
     if keep and keep.is_build(choice.version, choice.build):
         verb = "Complete"
     return Fix(title=f"{verb} {name}{place}{remark}", remedies=remedies)

@@ -12,7 +12,7 @@ from gpudoctor.intake.described_torch import torch_of
 from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.ranking import decided
 from gpudoctor.late_regex import late
-from gpudoctor.machine import CodeArchs, ImportTrial, Machine, Torch, TorchOrigin, known
+from gpudoctor.machine import UNKNOWN_VERSION, CodeArchs, ImportTrial, Machine, Torch, TorchOrigin, known
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, public_version
@@ -22,7 +22,6 @@ _NO = late(r"(?:none|n/?a|could not collect|false|-)\.?$", re.IGNORECASE)
 
 _TOO_OLD = r"driver on your system is too old \(found version (\d{4,5})\)"
 """The CUDA of the driver, in torch's own words: 12020 is 12.2."""
-UNKNOWN = "of unknown version"
 
 
 def source(said: Statement) -> str:
@@ -197,7 +196,7 @@ def _of_unknown_version(facts: Facts) -> tuple[Torch, tuple[str, ...]] | None:
         return None
     amd = bool(hip or code.gfx or (kind and kind.value == "rocm"))
     build = f"cu{cuda.replace('.', '')}" if cuda else "cpu" if for_cpu or (kind and kind.value == "cpu") else None
-    torch = _plain(UNKNOWN, "unknown", build, cuda, hip, source(said))
+    torch = _plain(UNKNOWN_VERSION, "unknown", build, cuda, hip, source(said))
     if build is None:
         torch = replace(torch, cuda=None if amd else "unknown", hip=hip or ("unknown" if amd else None))
     if listed is not None:
