@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from gpudoctor.finding import ReplacePackage
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import DamagedFile, Distribution, Fact, ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
@@ -83,6 +84,20 @@ def machine(site: Path, trial: ImportTrial | None = None):
         return found
     torch = environment.value.torch
     return with_environment(found, torch=change(torch, value=change(torch.value, trial=known(trial, "import torch"))))
+
+
+def test_what_is_missing_is_asked_for_with_the_extras_that_bring_its_libraries(site: Path) -> None:
+    """`cuda-toolkit` alone is an empty package: after a `pip install --no-deps torch` the import failed on."""
+    record = site / "torch-2.9.1.dist-info/METADATA"
+    line = 'Requires-Dist: cuda-toolkit[nvrtc,cublas]==12.8.1; platform_system == "Linux"\n'
+    record.write_text(record.read_text().replace("Requires-Dist: sympy", f"{line}Requires-Dist: sympy"))
+    shutil.rmtree(site / "nvidia_cudnn_cu12-9.10.2.21.dist-info")
+    asked = finding(machine(site), "requirements-incomplete").fixes[0].remedies
+    assert [(one.name, one.extra) for one in asked if isinstance(one, ReplacePackage)] == [
+        ("nvidia-cudnn-cu12", ""),
+        ("cuda-toolkit", "cublas,nvrtc"),
+    ]
+    assert "cuda-toolkit[cublas,nvrtc]==12.8.1 (not" in finding(machine(site), "requirements-incomplete").message
 
 
 def remove(site: Path, name: str) -> None:

@@ -56,12 +56,21 @@ class Unmet(Struct, frozen=True):
     severity: Severity
     torn: bool = False
     """No version is in the range of all that require it: `specifier` is that of `by` alone."""
+    extras: tuple[str, ...] = ()
+    """Those that its requirers ask for: cuda-toolkit alone has no library."""
+
+    @property
+    def wanted(self) -> str:
+        """As an installer takes it: "cuda-toolkit[cublas,cudart]==13.0.3"."""
+        return (
+            f"{self.name}[{','.join(self.extras)}]{self.specifier}" if self.extras else f"{self.name}{self.specifier}"
+        )
 
     @property
     def text(self) -> str:
         """An item of a list: "sympy>=1.13.3 (1.12 is installed)"."""
         if self.problem == "absent":
-            return f"{self.name}{self.specifier} (not installed)"
+            return f"{self.wanted} (not installed)"
         version = self.found.version if self.found else ""
         if self.problem == "outside":
             return f"{self.name}{self.specifier} ({version} is installed)"
@@ -208,7 +217,10 @@ def _judged(
     torn = problem == "outside" and is_empty(specifier)
     if torn:
         specifier = blamed[0].what.specifier
-    return Unmet(found.name if found else name, problem, specifier, blamed[0].by, found, effect, severity, torn)
+    extras = tuple(sorted({extra for one in several for extra in one.what.extras}))
+    return Unmet(
+        found.name if found else name, problem, specifier, blamed[0].by, found, effect, severity, torn, extras
+    )
 
 
 def _missed(found: Distribution, effect: Effect) -> bool:
