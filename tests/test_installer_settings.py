@@ -363,6 +363,16 @@ def test_a_command_of_uv_leaves_out_the_variables_that_would_lead_it_elsewhere(t
     assert command(configured(span, uv_managed=True), OWN).startswith("uv pip install ")
 
 
+@pytest.mark.parametrize("value", ["2025-06-01", "7 days"])
+def test_a_project_follows_a_date_that_its_next_sync_asks_again(tmp_path: Path, value: str) -> None:
+    found = uv(tmp_path, {}, UV_EXCLUDE_NEWER=value)
+    project = {"uv_managed": True, "lock": "uv.lock", "project": "/w"}
+    told = by_hand(configured(found, **project))
+    assert told.startswith("exclude-newer (UV_EXCLUDE_NEWER) makes uv leave out what is newer")
+    assert "uv sync" in told
+    assert command(configured(InstallerSettings(), **project)).startswith("uv sync")
+
+
 def test_of_several_torchvisions_that_match_one_is_taken_that_the_constraints_admit() -> None:
     patient = torch("2.14.1+cu130", origin="pypi", build="cu130")
     for limit, wanted in (("<=0.29.1", "0.29.1"), ("<1", "0.29.2"), ("<0.29", "0.29.2")):
