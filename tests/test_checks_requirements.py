@@ -17,6 +17,7 @@ from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.record import damage
 from gpudoctor.situation import Situation
+from gpudoctor.step import RunStep
 from tests.support.check_cases import matrix
 from tests.support.environments import write_distribution, write_torch, write_venv
 from tests.support.judging import finding, judged, plan_of, remedies, severity, told
@@ -567,3 +568,18 @@ def test_a_keras_that_is_missing_takes_only_tensorflows_keras_away(tmp_path):
     write_distribution(site, "tensorflow", "2.19.0", requires=("keras>=3.5",))
     message = next(one.message for one in judged(machine(site)).findings if one.slug == "requirements-incomplete")
     assert message.endswith("`import tensorflow.keras` fails.")
+
+
+def test_a_missing_cuda_toolkit_is_the_cause_where_the_libraries_that_it_pins_are_gone(site: Path) -> None:
+    record = site / "torch-2.9.1.dist-info/METADATA"
+    record.write_text(
+        record.read_text().replace("Name: torch", "Name: torch\nRequires-Dist: cuda-toolkit[cufft]==13.0.3")
+    )
+    assert "requirements-incomplete" not in [slug for slug, _ in told(machine(site))], "it has no files of its own"
+    error = "ImportError: libcufft.so.12: cannot open shared object file: No such file or directory"
+    lost = machine(site, ImportTrial(ok=False, error=error))
+    lost = with_torch(lost, needs_libraries=("libcufft.so.12",))
+    assert told(lost)[0] == ("requirements-incomplete", "error")
+    (remedy,) = finding(lost, "requirements-incomplete").fixes[0].remedies
+    assert isinstance(remedy, ReplacePackage) and (remedy.name, remedy.extra) == ("cuda-toolkit", "cufft")
+    assert [type(planned.step) for planned in plan_of(lost).steps] == [RunStep], "nothing is left to a person"
