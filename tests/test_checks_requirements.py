@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from gpudoctor.finding import ReplacePackage
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import DamagedFile, Distribution, Fact, ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
@@ -16,6 +17,7 @@ from gpudoctor.probes.frameworks import FrameworkRows
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.record import damage
 from gpudoctor.situation import Situation
+from gpudoctor.step import RunStep
 from tests.support.check_cases import matrix
 from tests.support.environments import write_distribution, write_torch, write_venv
 from tests.support.judging import finding, judged, plan_of, remedies, severity, told
@@ -83,6 +85,20 @@ def machine(site: Path, trial: ImportTrial | None = None):
         return found
     torch = environment.value.torch
     return with_environment(found, torch=change(torch, value=change(torch.value, trial=known(trial, "import torch"))))
+
+
+def test_what_is_missing_is_asked_for_with_the_extras_that_bring_its_libraries(site: Path) -> None:
+    """`cuda-toolkit` alone is an empty package: after a `pip install --no-deps torch` the import failed on."""
+    record = site / "torch-2.9.1.dist-info/METADATA"
+    line = 'Requires-Dist: cuda-toolkit[nvrtc,cublas]==12.8.1; platform_system == "Linux"\n'
+    record.write_text(record.read_text().replace("Requires-Dist: sympy", f"{line}Requires-Dist: sympy"))
+    shutil.rmtree(site / "nvidia_cudnn_cu12-9.10.2.21.dist-info")
+    asked = finding(machine(site), "requirements-incomplete").fixes[0].remedies
+    assert [(one.name, one.extra) for one in asked if isinstance(one, ReplacePackage)] == [
+        ("nvidia-cudnn-cu12", ""),
+        ("cuda-toolkit", "cublas,nvrtc"),
+    ]
+    assert "cuda-toolkit[cublas,nvrtc]==12.8.1 (not" in finding(machine(site), "requirements-incomplete").message
 
 
 def remove(site: Path, name: str) -> None:
@@ -552,3 +568,18 @@ def test_a_keras_that_is_missing_takes_only_tensorflows_keras_away(tmp_path):
     write_distribution(site, "tensorflow", "2.19.0", requires=("keras>=3.5",))
     message = next(one.message for one in judged(machine(site)).findings if one.slug == "requirements-incomplete")
     assert message.endswith("`import tensorflow.keras` fails.")
+
+
+def test_a_missing_cuda_toolkit_is_the_cause_where_the_libraries_that_it_pins_are_gone(site: Path) -> None:
+    record = site / "torch-2.9.1.dist-info/METADATA"
+    record.write_text(
+        record.read_text().replace("Name: torch", "Name: torch\nRequires-Dist: cuda-toolkit[cufft]==13.0.3")
+    )
+    assert "requirements-incomplete" not in [slug for slug, _ in told(machine(site))], "it has no files of its own"
+    error = "ImportError: libcufft.so.12: cannot open shared object file: No such file or directory"
+    lost = machine(site, ImportTrial(ok=False, error=error))
+    lost = with_torch(lost, needs_libraries=("libcufft.so.12",))
+    assert told(lost)[0] == ("requirements-incomplete", "error")
+    (remedy,) = finding(lost, "requirements-incomplete").fixes[0].remedies
+    assert isinstance(remedy, ReplacePackage) and (remedy.name, remedy.extra) == ("cuda-toolkit", "cufft")
+    assert [type(planned.step) for planned in plan_of(lost).steps] == [RunStep], "nothing is left to a person"

@@ -203,6 +203,18 @@ def test_a_record_without_files_beside_a_whole_torch_is_removed_alone(trial, dam
     assert (len(found.fixes[0].remedies) == 1 and weight == "error") != (way == "rm -rf")
 
 
+def test_a_torch_of_pip_beside_the_records_of_condas_needs_a_new_environment():
+    """`pip install --ignore-installed torch` in a conda prefix: pip can take away one of the two records at most."""
+    traces = (
+        TorchCopy(path=f"{SITE}/torch-2.6.0.dist-info", version="2.6.0", via="left-over dist-info"),
+        TorchCopy(path="/opt/c/conda-meta/pytorch-2.6.0.json", version="2.6.0", via="conda record"),
+    )
+    machine = with_torch(copies(OWN, *traces), trial=known(ImportTrial(ok=False, error="ImportError: a"), "child"))
+    assert severity(machine, "torch-shadowed") == "error"
+    (remedy,) = finding(machine, "torch-shadowed").fixes[0].remedies
+    assert "new environment" in getattr(remedy, "text", "")
+
+
 # --- damage ------------------------------------------------------------------------------------------
 
 

@@ -27,7 +27,7 @@ from gpudoctor.testing import nvidia_machine, with_environment
 from tests.support.check_cases import matrix
 from tests.support.environments import shared_library, write_distribution, write_venv
 from tests.support.imports import examined, problems
-from tests.support.judging import finding, judged, remedies
+from tests.support.judging import finding, judged, remedies, severity
 from tests.support.smoke_children import PYTHON, TORCH
 
 TAG = PYTHON.replace(".", "")
@@ -442,6 +442,47 @@ def test_the_venv_that_the_fix_makes_again_sees_its_packages(tmp_path: Path) -> 
     for line in text.splitlines()[1:]:
         subprocess.run(line, shell=True, check=True)
     assert problems(examined(tmp_path)) == []
+
+
+def test_a_venv_whose_settings_name_another_python_than_its_link_is_told(tmp_path: Path) -> None:
+    """`python -m venv --upgrade` of another Python of that version writes pyvenv.cfg, and leaves the links."""
+    site = write_environment(tmp_path)
+    for name in ("one", "two"):
+        python = tmp_path / name / "bin" / f"python{PYTHON}"
+        (tmp_path / name / f"lib/python{PYTHON}").mkdir(parents=True)
+        (tmp_path / name / f"lib/python{PYTHON}/os.py").write_text("")
+        python.parent.mkdir()
+        python.write_bytes(shared_library())
+        python.chmod(0o755)
+    prefix = site.parents[2]
+    for link in (prefix / "bin").glob("python*"):
+        link.unlink()
+    (prefix / "bin/python").symlink_to(tmp_path / f"one/bin/python{PYTHON}")
+    for home, kinds in (("two", ["interpreter-mixed"]), ("one", [])):
+        (prefix / "pyvenv.cfg").write_text(f"home = {tmp_path / home}/bin\nversion = {PYTHON}.1\n")
+        environment = probe_environment(LiveHost(), str(prefix), {}).value
+        assert environment is not None
+        assert [one.kind for one in environment.start_faults] == kinds, home
+        if kinds:
+            found = with_environment(nvidia_machine(), start_faults=environment.start_faults, prefix=str(prefix))
+            assert finding(found, "environment-broken").severity == "error"
+            text = finding(found, "environment-broken").fixes[0].remedies[0].text  # type: ignore[union-attr]
+            assert f"{tmp_path}/two/bin/python{PYTHON} -m venv --without-pip {prefix}" in text
+
+
+def test_an_active_environment_that_is_gone_is_told(tmp_path: Path) -> None:
+    """As after a project's folder was renamed: bin/activate still names the old one."""
+    gone = {**os.environ, "VIRTUAL_ENV": str(tmp_path / "gone")}
+    environment = probe_environment(LiveHost(gone), None, {}).value
+    assert environment is not None
+    assert environment.instead_of == str(tmp_path / "gone")
+    named = probe_environment(LiveHost(gone), sys.prefix, {}).value
+    assert named is not None
+    assert named.instead_of == "", "--python says which one is meant"
+    found = with_environment(nvidia_machine(), instead_of=environment.instead_of)
+    assert severity(found, "environment-broken") == "note"
+    found = with_environment(nvidia_machine(torch=None), instead_of=environment.instead_of)
+    assert severity(found, "environment-broken") == "warning"
 
 
 @pytest.mark.parametrize("named", ["venv", "venv/bin/python"])

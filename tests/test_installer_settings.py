@@ -46,6 +46,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep, Step
 from tests.support.environments import write_torch
 from tests.support.in_process import gpudoctor
+from tests.support.judging import finding
 from tests.support.machines import change, environment, nvidia_gpu, nvidia_machine, torch
 from tests.support.made_environments import make_venv_with_pip
 from tests.support.torch_indexes import only_these, served, write_indexes
@@ -360,6 +361,36 @@ def test_a_command_of_uv_leaves_out_the_variables_that_would_lead_it_elsewhere(t
         "its index has no dates"
     )
     assert command(configured(span, uv_managed=True), OWN).startswith("uv pip install ")
+
+
+@pytest.mark.parametrize("value", ["2025-06-01", "7 days"])
+def test_a_project_follows_a_date_that_its_next_sync_asks_again(tmp_path: Path, value: str) -> None:
+    found = uv(tmp_path, {}, UV_EXCLUDE_NEWER=value)
+    project = {"uv_managed": True, "lock": "uv.lock", "project": "/w"}
+    told = by_hand(configured(found, **project))
+    assert told.startswith("exclude-newer (UV_EXCLUDE_NEWER) makes uv leave out what is newer")
+    assert "uv sync" in told
+    assert command(configured(InstallerSettings(), **project)).startswith("uv sync")
+
+
+def test_of_several_torchvisions_that_match_one_is_taken_that_the_constraints_admit() -> None:
+    patient = torch("2.14.1+cu130", origin="pypi", build="cu130")
+    for limit, wanted in (("<=0.29.1", "0.29.1"), ("<1", "0.29.2"), ("<0.29", "0.29.2")):
+        settings = InstallerSettings(constraints=(Constraint("torchvision", limit, "", "/c, line 1"),))
+        here = environment(
+            patient, packages={"torchvision": "0.24.1"}, installers=Installers(pip=settings, uv=settings)
+        )
+        machine = change(nvidia_machine(nvidia_gpu(), torch=patient), environment=known(here, "test"))
+        assert f"; {wanted} matches it" in finding(machine, "torchvision-mismatch").message, limit
+
+
+def test_a_date_of_uv_hides_nothing_that_is_installed(tmp_path: Path) -> None:
+    settings = uv(tmp_path, {"/w/pyproject.toml": '[tool.uv]\nexclude-newer = "2026-06-01"\n'})
+    machine = configured(settings, uv_managed=True)
+    again, newer = ReinstallPackage("mpmath", "1.3.0"), ReplacePackage("mpmath", "==1.3.0")
+    assert command(machine, again).startswith("uv pip install ")
+    assert "exclude-newer (/w/pyproject.toml" in by_hand(machine, newer)
+    assert "exclude-newer" in by_hand(machine, ReinstallPackage("torch", "2.9.1", index_url=OTHERS.index_url))
 
 
 @pytest.mark.parametrize(("value", "refused"), [("2025-06-01T00:00:00Z", (OTHERS, OWN)), ("1 week", (OTHERS,))])

@@ -31,11 +31,13 @@ def environment_broken(situation: Situation) -> Verdicts:
     ## How it is judged
     From files. The interpreter of a venv is a link to a Python, which may have been removed; it may lead to another
     version than the one that the folder of packages is for (lib/python3.11); pyvenv.cfg, which makes a folder a venv,
-    may be gone; the interpreter may be a program for another processor, or the venv one of Windows; PYTHONHOME may
-    name a folder without the standard library of this version; and a .pth file that is not UTF-8, as PowerShell's `>`
-    writes it, ends every start of Python. Without its pyvenv.cfg a folder with bin/activate is no environment. Where
-    the import of torch worked, nothing of this was a fault. It is a note if only `pip` starts the Python of another
-    folder, as in a copied venv: it installs there, or not at all.
+    may be gone, or name another Python than that link; the interpreter may be a program for another processor, or the
+    venv one of Windows; PYTHONHOME may name a folder without the standard library of this version; and a .pth file
+    that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without its pyvenv.cfg a folder with
+    bin/activate is no environment. Where the import of torch worked, nothing of this was a fault. It is a warning if
+    the shell counts a folder as the active environment that is gone, and the Python found in its place has nothing
+    for GPUs (else a note). It is a note if only `pip` starts the Python of another folder, as in a copied venv: it
+    installs there, or not at all.
 
     ## Fix safety
     The venv is made again around its packages, which stay. PYTHONHOME is unset: each Python finds its own library.
@@ -49,8 +51,29 @@ def environment_broken(situation: Situation) -> Verdicts:
         # A program may bring a Python of its own, which PYTHONHOME is for, where this one has nothing for GPUs.
         of_another = fault.kind == "no-library" and not (situation.frameworks or situation.required)
         yield _finding(fault, environment.prefix, "note" if of_another else "error")
+    if environment.instead_of:
+        yield _of_another_place(environment, "note" if situation.frameworks else "warning")
     if environment.pip_starts and not faults:
         yield _pip_of_another(environment)
+
+
+def _of_another_place(environment: PythonEnvironment, severity: Severity) -> Finding:
+    gone = environment.instead_of
+    text = (
+        "Activate an environment that exists, or name it with --python. A moved or renamed one still activates "
+        "its old path; this writes its bin/activate again, and the packages stay:\n"
+        "python3 -m venv --without-pip FOLDER"
+    )
+    return Finding(
+        severity=severity,
+        message=f"The active environment {gone} is gone: it was deleted, moved or renamed. What is said here is of "
+        f"{environment.interpreter}.",
+        saw=environment.interpreter,
+        want=gone,
+        subject="Python environment",
+        evidence=(Evidence("environment.instead_of", gone, environment.source),),
+        fixes=(by_hand("Activate an environment that exists", text, "safe", elsewhere=True),),
+    )
 
 
 def _pip_of_another(environment: PythonEnvironment) -> Finding:
@@ -92,6 +115,8 @@ def _message(fault: StartFault) -> str:
         "interpreter-other": f"{path} is {found}, and the packages of this environment are for Python {python}: it "
         "sees none of them.",
         "interpreter-foreign": f"{path} is a program for {found}: this machine cannot start it.",
+        "interpreter-mixed": f"{path} leads to {found}, and pyvenv.cfg to the standard library of another Python "
+        f"{python}, as `python -m venv --upgrade` leaves it: modules of the one do not fit the other.",
         "of-windows": f"{fault.prefix} is an environment of Windows (its Python is in {found}): nothing in it works "
         "here, in WSL neither.",
         "no-pyvenv-cfg": f"{path} is gone: its Python looks for packages in {found or 'its own folder'}, not here.",

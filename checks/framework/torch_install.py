@@ -135,6 +135,7 @@ def torch_shadowed(situation: Situation) -> Verdicts:
             return
         yield _note(f"torch {torch.version} is installed twice: {first[0].path} and {others[0].path}.", importable)
     stale = [trace for trace in traces if trace.via in ("left-over dist-info", "conda record")]
+    stale.sort(key=lambda trace: trace.via != "conda record")  # no pip takes that away
     if stale:
         left = _left_record(situation, torch, stale[0]) or _unknown_to_conda(situation, torch, stale[0])
         yield left or _two_records(situation, torch, stale[0])

@@ -96,7 +96,7 @@ def _companion(situation: Situation, package: CompanionName) -> Verdicts:
     torch, installed = situation.torch, situation.machine.installed(package)
     if torch is None or installed is None:
         return
-    from gpudoctor.frameworks.torch.companions import mismatch
+    from gpudoctor.frameworks.torch.companions import matching_release, mismatch
 
     reason = mismatch(situation, package)
     if reason is None:
@@ -104,7 +104,7 @@ def _companion(situation: Situation, package: CompanionName) -> Verdicts:
     from gpudoctor.frameworks.torch.agreed_release import agreed_torch
 
     row = situation.matrix.torch.companion(torch.version)
-    wanted = (row.torchvision if package == "torchvision" else row.torchaudio) if row else None
+    wanted = matching_release(situation, row, package) if row else ""
     message = f"{package} {installed.version} was not built for torch {torch.version}"
     message += f": {reason}." if reason else f"; {wanted} matches it." if wanted else "."
     yield Finding(
@@ -130,8 +130,8 @@ def _offered(situation: Situation, version: str, build: TorchBuild) -> bool:
     )
 
 
-def _pair(situation: Situation, torch: Torch, package: CompanionName, wanted: str | None) -> Fix:
-    if wanted is None:
+def _pair(situation: Situation, torch: Torch, package: CompanionName, wanted: str) -> Fix:
+    if not wanted:
         text = f"Install the {package} that was released with torch {torch.release}."
         return by_hand(f"Install the {package} of this torch", text, "replaces")
     row = situation.build_of(torch)

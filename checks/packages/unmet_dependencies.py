@@ -48,7 +48,7 @@ def requirements_incomplete(situation: Situation) -> Verdicts:
         message=f"{_installed(situation, requirers)} need{'s' * (len(requirers) == 1)} {named}: "
         f"{', '.join(effects)}.",
         saw=", ".join(one.text for one in problems),
-        want=", ".join(f"{one.name}{one.specifier}" for one in problems),
+        want=", ".join(one.wanted for one in problems),
         subject=f"{root.name} {root.version}" if root else requirers[0],
         confidence="certain" if all(one.problem != "outside" for one in worst) else "likely",
         evidence=tuple(_evidence(one) for one in problems[:10]),
@@ -126,7 +126,8 @@ def _remedy(situation: Situation, one: Unmet) -> ReplacePackage | ReinstallPacka
         return ReplacePackage(one.by.name, f"=={release}.*", why=f"the release of {one.name} {one.found.version}")
     if one.problem == "damaged" and one.found is not None:
         return ReinstallPackage(one.name, one.found.version, index_url=index, why=f"{why}, and {one.damage}")
-    return ReplacePackage(one.name, one.specifier, index_url=index, why=why, indirect=True)
+    extra = ",".join(one.extras)
+    return ReplacePackage(one.name, one.specifier, index_url=index, why=why, indirect=True, extra=extra)
 
 
 def _index(situation: Situation) -> str:

@@ -182,7 +182,7 @@ class InterruptedInstall(Record, frozen=True):
 
 StartFaultKind = Literal[
     "interpreter-gone", "interpreter-other", "interpreter-foreign", "of-windows", "no-pyvenv-cfg", "no-library",
-    "pth-undecodable",
+    "pth-undecodable", "interpreter-mixed",
 ]  # fmt: skip
 
 
@@ -312,6 +312,9 @@ class PythonEnvironment(Record, frozen=True):
     """Whether that interpreter's Python.h exists."""
     start_faults: tuple[StartFault, ...] = ()
     """Why its Python cannot start, or does not see its packages."""
+    instead_of: str = ""
+    """The folder that the shell counts as the active environment, and that is gone: this one was found in its
+    place."""
     pip_program: str = ""
     """The pip of the environment that starts another Python."""
     pip_starts: str = ""

@@ -175,7 +175,7 @@ class TorchQuestions:
         if not re.match(_RELEASE, torch) or not re.match(_RELEASE, version):
             return None
         row = self._companions.get(torch)
-        if row is not None and version in _partners(row, package):
+        if row is not None and version in row.releases_of(package):
             return True
         for stable in self.tables.stable_companions:
             if stable.package == package and figures(version) >= figures(stable.version):
@@ -183,7 +183,7 @@ class TorchQuestions:
         if row is None:
             return None
         # Releases before the stable ones pin one torch; a patch release's pin is often stricter than the ABI.
-        pairs = {minor(partner) for partner in _partners(row, package)}
+        pairs = {minor(partner) for partner in row.releases_of(package)}
         return None if minor(version) in pairs else False
 
     @cached_property
@@ -245,9 +245,3 @@ class TorchQuestions:
     @cached_property
     def _companions(self) -> dict[str, Companion]:
         return {row.torch: row for row in self.tables.companions}
-
-
-def _partners(row: Companion, package: str) -> tuple[str, ...]:
-    if package == "torchvision":
-        return (*((row.torchvision,) if row.torchvision else ()), *row.torchvision_also)
-    return (row.torchaudio,) if row.torchaudio else ()

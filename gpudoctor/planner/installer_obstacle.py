@@ -12,8 +12,11 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.installer import excluding_all, refusal, with_place
 
 
-def installer_obstacle(place: Place, situation: Situation, wanted: Iterable[PackageSpec], index: str = "") -> str:
-    """Why the installer's configuration lets no command install these from `index`; "" if it does."""
+def installer_obstacle(
+    place: Place, situation: Situation, wanted: Iterable[PackageSpec], index: str = "", *, again: bool = False
+) -> str:
+    """Why the installer's configuration lets no command install these from `index`; "" if it does. `again`: in the
+    versions that are installed."""
     settings = place.settings
     if settings.require_hashes:
         return f"{_set(settings, 'require_hashes')} allows packages with a hash only: add them"
@@ -22,8 +25,15 @@ def installer_obstacle(place: Place, situation: Situation, wanted: Iterable[Pack
     if settings.lost:
         source = _set(settings, "constraint")
         return f"{source} names {', '.join(settings.lost)}, which is not there: {place.tool} stops at it"
-    if place.tool in ("uv", "uv-project") and (why := _obstacle_in_uvs_files(settings, index)):
+    if place.tool in ("uv", "uv-project") and (why := _obstacle_in_uvs_files(settings, index, again=again)):
         return why
+    return excluded(situation, wanted)
+
+
+def project_obstacle(place: Place, situation: Situation, wanted: Iterable[PackageSpec], index: str) -> str:
+    """The same of `uv add` and `uv sync`: the date is written into the lock, and the next sync asks it again."""
+    if "exclude_newer" in misleading(place.settings, index):
+        return f"{_set(place.settings, 'exclude_newer')} {_MISLEADS['exclude_newer']}"
     return excluded(situation, wanted)
 
 
@@ -49,7 +59,7 @@ def misleading(settings: InstallerSettings, index: str) -> Iterator[str]:
         yield "exclude_newer"
 
 
-def _obstacle_in_uvs_files(settings: InstallerSettings, index: str) -> str:
+def _obstacle_in_uvs_files(settings: InstallerSettings, index: str, *, again: bool) -> str:
     """What uv's own files say, and no option of a command overrides."""
     if settings.elsewhere:
         option, folder = next(iter(settings.elsewhere.items()))
@@ -57,7 +67,8 @@ def _obstacle_in_uvs_files(settings: InstallerSettings, index: str) -> str:
     if settings.no_binary:
         return f"{_set(settings, 'no_binary')} forbids wheels, and torch has nothing else: remove it"
     for name in misleading(settings, index):
-        if not settings.sources.get(name, "").startswith("UV_"):
+        has_date = again and not index and name == "exclude_newer"  # what is installed is not newer
+        if not has_date and not settings.sources.get(name, "").startswith("UV_"):
             return f"{_set(settings, name)} {_MISLEADS[name]}"
     if settings.offline:
         return f"{_set(settings, 'offline')} makes uv use its cache only: go online, or remove it"

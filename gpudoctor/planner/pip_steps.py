@@ -104,7 +104,7 @@ def reinstall(place: Place, situation: Situation, request: Wanted) -> tuple[Step
     machine, wanted, index, why = situation.machine, request.packages, request.index, request.why
     if place.pythonpath and not place.obstacle:
         return (_beside_the_environment(place, situation, request),)
-    if why_not := place.obstacle or installer_obstacle(place, situation, wanted, index):
+    if why_not := place.obstacle or installer_obstacle(place, situation, wanted, index, again=True):
         return (once_possible(why_not, over_itself(place, wanted, index, machine), why),)
     remains = leftovers(place, situation, (item.name for item in wanted))
     argv = over_itself(place, wanted, index, None if remains else machine)

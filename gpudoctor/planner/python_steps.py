@@ -32,7 +32,7 @@ from gpudoctor.planner.install_requests import (
     places_that_ask,
     several_decide,
 )
-from gpudoctor.planner.installer_obstacle import excluded, installer_obstacle
+from gpudoctor.planner.installer_obstacle import installer_obstacle, project_obstacle
 from gpudoctor.planner.leftovers import leftovers, remove_leftovers, stray_records
 from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
 from gpudoctor.situation import Situation
@@ -63,7 +63,7 @@ def replace_torch(place: Place, situation: Situation, remedy: ReplaceTorch) -> t
     if place.tool == "uv-project":
         explicit = project_steps.serves_only_these(situation.matrix, remedy)
         steps = project_steps.uv_project(place, situation.machine, wanted, explicit=explicit)
-        steps = _with_tool(place, "uv", steps, excluded(situation, wanted.packages))
+        steps = _with_tool(place, "uv", steps, project_obstacle(place, situation, wanted.packages, wanted.index))
     else:
         steps = _install(place, situation, wanted)
     runs = any(isinstance(step, RunStep) for step in steps)
@@ -261,7 +261,7 @@ def _install(place: Place, situation: Situation, wanted: Wanted) -> tuple[Step, 
         return _with_tool(place, "", edited_projects.pip_tools(place, machine, wanted))
     if place.tool == "uv-project":
         steps = project_steps.uv_project(place, machine, wanted)
-        return _with_tool(place, "uv", steps, excluded(situation, wanted.packages))
+        return _with_tool(place, "uv", steps, project_obstacle(place, situation, wanted.packages, wanted.index))
     if place.tool == "poetry":
         return _with_tool(place, "poetry", project_steps.poetry(place, machine, wanted))
     # For pdm a package with other extras is another one.

@@ -28,7 +28,7 @@ from gpudoctor.probes.framework_settings import keras_settings, left_folders
 from gpudoctor.probes.frameworks import FrameworkRows, read_frameworks, with_their_requirements
 from gpudoctor.probes.import_path import ImportPath, import_path
 from gpudoctor.probes.project_files import asked_beside, conda_tool, project_of, project_packages
-from gpudoctor.probes.python_layout import Layout, find_layout, in_tool, pips_of_others, standard_folders
+from gpudoctor.probes.python_layout import Layout, find_layout, gone_active, in_tool, pips_of_others, standard_folders
 from gpudoctor.probes.shadowing import shadowing_modules
 from gpudoctor.probes.start_faults import start_faults
 from gpudoctor.probes.surroundings import InstalledTorch, Surroundings
@@ -83,6 +83,7 @@ def probe_environment(
     return known(
         replace(
             environment,
+            instead_of=gone_active(host, environ) if python is None and host.live else "",
             not_installed=checked.not_installed,
             interrupted=(
                 *interrupted_installs(path.folders, {*JUDGED, *packages, *of_frameworks}, there),

@@ -21,6 +21,7 @@ _PYTHON_NAME = r"(?:python|pypy)(?:\d+(?:\.\d+)*t?)?$"
 _VERSIONED = r"python(\d+\.\d+t?)$"
 _NUMBER = r"\d+\.\d+"
 _DISTRIBUTION_PYTHONS = ("/usr/local/bin/python3", "/usr/bin/python3", "/usr")
+_ACTIVE = ("VIRTUAL_ENV", "CONDA_PREFIX")
 _TOOL_MARKS = ("uv-receipt.toml", "pipx_metadata.json")
 _LIBS = ("lib", "lib64")
 _SHEBANG = r"""#!\s*(/\S+/python[\w.]*)|#!/bin/sh\n'''exec' "?(/[^"\n]+/python[\w.]*)"""
@@ -65,9 +66,16 @@ def _given_layout(host: Host, given: str) -> Layout:
     raise InputError(f"--python {given}: not an interpreter, a venv or a conda prefix")
 
 
+def gone_active(host: Host, environ: Mapping[str, str]) -> str:
+    """The environment that the shell counts as active, where that was deleted, moved or renamed; else ""."""
+    named = (environ.get(name, "") for name in _ACTIVE)
+    folder = next(filter(None, named), "")
+    return folder if posixpath.isabs(folder) and host.stat(folder).absent else ""
+
+
 def _active(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
     """Places to look at, in order of precedence."""
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
+    for name in _ACTIVE:
         if environ.get(name):
             yield environ[name]
     own = sys.prefix if host.live else ""

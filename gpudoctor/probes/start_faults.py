@@ -61,6 +61,8 @@ def _of_interpreter(host: Host, layout: Layout, foreign: str) -> Iterator[StartF
             yield _fault(host, layout, "interpreter-gone", layout.prefix, folders[:1], target)
         elif named and folders and named[1] not in [version.rstrip("t") for version in folders]:
             yield _fault(host, layout, "interpreter-other", layout.prefix, folders[:1], f"Python {named[1]}")
+        elif real and named and _has_library_of_another(host, layout.prefix, home, real, named[1]):
+            yield _fault(host, layout, "interpreter-mixed", layout.prefix, folders[:1], real)
     elif host.exists(posixpath.join(prefix, "bin/activate")):
         packages = [
             version
@@ -70,6 +72,18 @@ def _of_interpreter(host: Host, layout: Layout, foreign: str) -> Iterator[StartF
         library = any(host.exists(posixpath.join(prefix, "lib", f"python{one}", "os.py")) for one in packages)
         if packages and not library:
             yield _fault(host, layout, "no-pyvenv-cfg", prefix, packages[:1], _home(host, layout))
+
+
+def _has_library_of_another(host: Host, prefix: str, home: str, real: str, version: str) -> bool:
+    """Whether pyvenv.cfg leads an interpreter to the standard library of another Python: `python -m venv --upgrade`
+    writes that file again, and leaves the links."""
+    other = host.resolve(posixpath.join(home, f"python{version}"))
+    if other is None or other == real or real.startswith(f"{prefix.rstrip('/')}/"):
+        return False
+    library = f"lib/python{version}/os.py"
+    roots = (posixpath.dirname(posixpath.dirname(path)) for path in (home.rstrip("/") + "/python", real))
+    own, others = (host.resolve(posixpath.join(root, library)) for root in roots)
+    return own is not None and others is not None and own != others
 
 
 def _fault(

@@ -198,10 +198,12 @@ def start_faults(situation: Situation) -> bool:
 
 
 def environment_faults(situation: Situation) -> bool:
-    """Python does not start, pip starts that of another environment, or this user may not read what is installed."""
+    """Python does not start, Python or pip is of another environment, or this user may not read what is installed."""
     environment = situation.environment
-    unusable = environment is not None and (bool(environment.pip_starts) or environment.torch.state == "denied")
-    return unusable or start_faults(situation)
+    if environment is None:
+        return False
+    another = bool(environment.pip_starts or environment.instead_of)
+    return another or environment.torch.state == "denied" or start_faults(situation)
 
 
 def shadows(situation: Situation) -> bool:

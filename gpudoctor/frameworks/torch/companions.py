@@ -11,9 +11,11 @@ from gpudoctor.machine import Distribution, Torch
 from gpudoctor.machine.torch import COMPANIONS, CompanionName
 from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.situation import Situation
+from gpudoctor.situation.installer import refusal
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.candidates import Choice
+    from gpudoctor.matrix.rows import Companion
 
 Together = tuple[tuple[str, str], ...]
 
@@ -65,13 +67,19 @@ def of_this_torch(situation: Situation, name: str) -> tuple[str, str] | None:
     the one that is here."""
     torch = situation.torch
     row = situation.matrix.torch.companion(torch.version) if torch else None
-    newest = row.release_of(name) if row else None
-    if torch is None or not newest:
+    if torch is None or row is None or not row.releases_of(name):
         return None
-    wanted = _fitting_release_here(situation, torch, name) or newest
+    wanted = _fitting_release_here(situation, torch, name) or matching_release(situation, row, name)
     build = situation.build_of(torch)
     index = situation.matrix.torch.index_url(build) if build else ""
     return (f"{wanted}+{torch.build}" if index and torch.build else wanted), index
+
+
+def matching_release(situation: Situation, row: Companion, name: str) -> str:
+    """The best torchvision or torchaudio of a torch that the installer's configuration admits; the best of all where
+    it admits none, and "" where there is none."""
+    releases = row.releases_of(name)
+    return next((one for one in releases if not refusal(situation, name, one)), releases[0] if releases else "")
 
 
 def _fitting_release_here(situation: Situation, torch: Torch, name: str) -> str | None:

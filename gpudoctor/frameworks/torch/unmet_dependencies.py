@@ -56,12 +56,21 @@ class Unmet(Struct, frozen=True):
     severity: Severity
     torn: bool = False
     """No version is in the range of all that require it: `specifier` is that of `by` alone."""
+    extras: tuple[str, ...] = ()
+    """Those that its requirers ask for: cuda-toolkit alone has no library."""
+
+    @property
+    def wanted(self) -> str:
+        """As an installer takes it: "cuda-toolkit[cublas,cudart]==13.0.3"."""
+        return (
+            f"{self.name}[{','.join(self.extras)}]{self.specifier}" if self.extras else f"{self.name}{self.specifier}"
+        )
 
     @property
     def text(self) -> str:
         """An item of a list: "sympy>=1.13.3 (1.12 is installed)"."""
         if self.problem == "absent":
-            return f"{self.name}{self.specifier} (not installed)"
+            return f"{self.wanted} (not installed)"
         version = self.found.version if self.found else ""
         if self.problem == "outside":
             return f"{self.name}{self.specifier} ({version} is installed)"
@@ -198,6 +207,10 @@ def _judged(
         effect = Effect("part", effect.package, f"what uses it in {effect.package}", effect.spare)
     if not blamed or (problem != "damaged" and not any(_by_its_records(situation, one.by) for one in blamed)):
         return None
+    extras = tuple(sorted({extra for one in several for extra in one.what.extras}))
+    torch = situation.torch
+    if extras and problem == "absent" and effect.breaks == "nothing" and torch is not None and torch.needs_libraries:
+        effect = Effect("gpu", effect.package)  # the libraries that its extras bring are not there either
     severity = _severity(situation, problem, effect, found)
     if severity is None:
         return None
@@ -208,7 +221,9 @@ def _judged(
     torn = problem == "outside" and is_empty(specifier)
     if torn:
         specifier = blamed[0].what.specifier
-    return Unmet(found.name if found else name, problem, specifier, blamed[0].by, found, effect, severity, torn)
+    return Unmet(
+        found.name if found else name, problem, specifier, blamed[0].by, found, effect, severity, torn, extras
+    )
 
 
 def _missed(found: Distribution, effect: Effect) -> bool:
@@ -321,5 +336,7 @@ def explains(situation: Situation, names: Iterable[str]) -> bool:
     """Whether an unmet requirement explains an error that names these modules or libraries."""
     tops = {name.partition(".")[0] for name in names} | set(names)
     problems = [one for one in unmet(situation) if one.severity == "error"]
-    libraries = any(".so" in name for name in names) and any(one.name.startswith("nvidia-") for one in problems)
+    libraries = any(".so" in name for name in names) and any(
+        one.name.startswith("nvidia-") or one.extras for one in problems
+    )
     return libraries or any(not tops.isdisjoint(one.modules) for one in problems)

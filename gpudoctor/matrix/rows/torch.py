@@ -161,7 +161,13 @@ class Companion(Row, frozen=True, kw_only=True):
 
     def release_of(self, package: str) -> str | None:
         """The torchvision or torchaudio of the row; None for another package."""
-        return {"torchvision": self.torchvision, "torchaudio": self.torchaudio}.get(package)
+        return next(iter(self.releases_of(package)), None)
+
+    def releases_of(self, package: str) -> tuple[str, ...]:
+        """The releases of torchvision or torchaudio that match, the best first; none of another package."""
+        first = {"torchvision": self.torchvision, "torchaudio": self.torchaudio}.get(package)
+        also = self.torchvision_also if package == "torchvision" else ()
+        return (*((first,) if first else ()), *also)
 
 
 class StableCompanion(Row, frozen=True, kw_only=True):

@@ -270,7 +270,7 @@ def _without(situation: Situation, environment: PythonEnvironment, name: str) ->
 def _without_old_facts(environment: PythonEnvironment, name: str) -> PythonEnvironment:
     """What was read of a package's old files says nothing of the new ones."""
     module = name.replace("-", "_")
-    of_nvidia = name.startswith("nvidia-")
+    of_nvidia = name.startswith("nvidia-") or name == "cuda-toolkit"
     symbols = tuple(
         one for one in environment.missing_symbols if not of_nvidia and f"/{module}/" not in one.needed_by
     )

@@ -14,6 +14,7 @@ from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of
 from gpudoctor.frameworks.torch.pinned_packages import missing_pins, wrong_pins
 from gpudoctor.frameworks.torch.reinstall import reinstall_torch
+from gpudoctor.frameworks.torch.unmet_dependencies import explains
 from gpudoctor.machine import WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile
 from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.situation import Situation
@@ -133,6 +134,8 @@ def missing_library(case: Case) -> ImportFault | None:
             return ImportFault(why, (pins,), (*causes, REQUIREMENTS))
     if pins:
         return ImportFault(why, (pins,), (REQUIREMENTS,))
+    if distribution_of(name[1]) and explains(case.situation, (name[1],)):
+        return ImportFault(why, (), (REQUIREMENTS,))
     if brought := next((one for one in case.trial.suspects if one.owner and one.path.endswith(f"/{name[1]}")), None):
         return _not_looked_for(case, brought)
     text = (
