@@ -37,6 +37,8 @@ def advice(finding: Finding) -> str:
         (f"RTX 3060: I tried drivers 535, 550 and 570. {MISMATCH}", None),
         ("My RTX 3080 draws 550 W, whatever the driver.", None),
         ("RTX 4090: the program needs driver 580 or newer.", None),
+        ("The NVIDIA 595 driver drops Pascal, so I stay on 580 with my GTX 1070.", None),
+        ("NVIDIA's driver 595 dropped Pascal; my GTX 1070 is fine.", None),
         ("RTX 4090: before, with driver 550, all worked.", None),
         ("My RX 580 driver crashes.", None),
         ("RTX 3060\nrc  nvidia-driver-470  470.239.06-0ubuntu0.20.04.1 amd64 NVIDIA driver metapackage", None),
@@ -74,6 +76,8 @@ def test_a_release_of_torch_without_its_last_figure_counts_only_beside_a_complai
         ("RTX 3060, NixOS, torch sees no GPU", "nixos"),
         ("RTX 3060\nLinux box 6.17.4-200.fc42.x86_64 #1 SMP PREEMPT_DYNAMIC x86_64 GNU/Linux", "fedora"),
         ("RTX 3060\nKernel: 6.12.65-1-lts", "arch"),
+        ("GTX 1050: the GPU is gone.\n`nixos-version`: 26.05.20260409.4c1018d (Yarara)", "nixos"),
+        ("GTX 1070: the GPU is gone since I rebased to `bazzite-nvidia:stable`", "bazzite"),
         ("RTX 3060\nii  libc6  2.39\nInstalled: 570.133.07-0ubuntu0.24.04.1 of the archive", "ubuntu"),
         # Near misses
         ("RTX 3060: see https://wiki.archlinux.org/title/NVIDIA, I use NixOS/nixpkgs#1", ""),
@@ -184,3 +188,20 @@ def test_the_image_in_a_title_tells_the_package() -> None:
         "Is CUDA available: True\n"
     )
     assert "llama.cpp" in advice(first(text))
+
+
+def test_a_build_that_is_named_before_its_torch() -> None:
+    torch = machine("V100, a cu130 build of torch 2.10: CUDA error: no kernel image is available").torch
+    assert torch is not None
+    assert torch.version == "2.10.0+cu130"
+
+
+def test_a_driver_that_is_too_old_is_updated_in_windows() -> None:
+    text = (
+        "(base) PS C:\\projects> docker run --gpus all image\n"
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver\n"
+        "| NVIDIA-SMI 551.78                 Driver Version: 551.78         CUDA Version: 12.4     |\n"
+    )
+    finding = first(text)
+    assert finding.slug == "driver-too-old"
+    assert finding.fixes[0].title == "Update the driver in Windows"

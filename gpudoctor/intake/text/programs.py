@@ -36,8 +36,10 @@ _WITH_BUILD = late(
     r"(?i)\b(?:py)?torch(?:[ =]{1,3}|(?: in (?:my|the|this|our) \w{1,20})? is (?:still |at )?)"
     r"v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)[ (,+]{1,3}(?:with )?"
     r"(?P<build>cu1[0-3]\d|rocm\d\.\d)\b"
+    r"|\b(?P<before>cu1[0-3]\d|rocm\d\.\d) (?:build|wheel|version) of (?:py)?torch "
+    r"(?P<of>\d\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\w)"
 )
-"""A sentence that names a release of torch and its build: "torch 2.8 cu129"."""
+"""A sentence that names a release of torch and its build: "torch 2.8 cu129", "a cu130 build of torch 2.10"."""
 _RELEASE = late(r"(?i)\b(?:py)?torch v?(?P<version>[12]\.\d{1,2})(?![\w+]|\.\w)")
 """The same without the last figure, and without a build."""
 _CUDA_BESIDE = late(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
@@ -216,9 +218,12 @@ def _torch(number: int, text: str, facts: Facts) -> None:
             facts.say("torch cuda", beside["cuda"], number, "prose")
         facts.say("torch", found["version"].rstrip("."), number, "prose" if in_sentence else "program")
     elif build := _WITH_BUILD.search(text):
-        release = build["version"] if build["version"].count(".") > 1 else f"{build['version']}.0"
-        facts.say("torch", f"{release}+{build['build'].lower()}", number, "prose")
+        version = build["version"] or build["of"]
+        release = version if version.count(".") > 1 else f"{version}.0"
+        facts.say("torch", f"{release}+{(build['build'] or build['before']).lower()}", number, "prose")
     elif (bare := _RELEASE.search(text)) and not _NOT_INSTALLED.search(sentence_around(text, bare)):
+        if "conda" in text:  # whose builds have other code
+            return
         if beside := _CUDA_BESIDE.match(text, bare.end()):
             facts.say("torch cuda", beside["cuda"], number, "prose")
         facts.say("torch release", f"{bare['version']}.0", number, "prose")

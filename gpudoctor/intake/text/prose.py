@@ -54,6 +54,9 @@ _BRANCH = late(
 """The branch of NVIDIA's driver, which is all that people say of it who know it by heart: "driver 535"."""
 _OF_A_LIST = late(r"\s{0,8}[a-z][a-zA-Z]{1,2}\s{1,4}\S+\s{1,60}\d|.{0,80}\s:\s")
 """A line of dpkg, which has a state before a package, or of a table."""
+_ANY_BRANCH = late(r"(?<![\w.])(?:3(?:40|90)|4[1-9][058]|5[1-9][05]|6[1-9][05])(?=(?:[.-]?xx?|-\w+)?(?![\w.]|\.\d))")
+_OF_A_BRANCH = late(r"(?i)\b(?:drop(?:s|ped|ping)?|supports?|supported|removes?|ends?)\b")
+"""Words of a sentence about what a branch does, whoever has it."""
 _NO_BRANCH = late(r"\.\d|\s?(?:[MG]i?B|W|watts?|ms|fps|%|(?:gpu|card|tokens)s?)\b", re.I)
 """What stands behind another number."""
 _SEVERAL_GPUS = late(
@@ -68,7 +71,8 @@ _KERNEL = late(
 )
 _OS = late(
     r"(?i)(?<![\w./:@-])"
-    r"(?P<os>(?:Ubuntu|Debian|Fedora|Linux Mint|Pop!_OS|openSUSE Leap|Rocky(?: Linux)?|AlmaLinux|RHEL"
+    r"(?P<os>NixOS(?=-(?:rebuild|version)\b)|Bazzite(?=-(?:nvidia|dx|deck|gnome)\b)"
+    r"|(?:Ubuntu|Debian|Fedora|Linux Mint|Pop!_OS|openSUSE Leap|Rocky(?: Linux)?|AlmaLinux|RHEL"
     r"|Nobara|Zorin OS) ?\d{1,2}(?:\.\d{1,2}){0,2}(?: LTS)?(?![\w.]*\d|-\d)"
     r"|(?:(?:Arch|Garuda|Void|Rocky) Linux|Archlinux|CachyOS|Manjaro|EndeavourOS|NixOS|Bazzite|Gentoo"
     r"|(?:openSUSE )?Tumbleweed|Ubuntu|Fedora|Debian|AlmaLinux)"
@@ -152,7 +156,7 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
         about_a_driver = "river" in text or "vidia" in text or "VIDIA" in text
         for branch in _BRANCH.finditer(text) if about_a_driver and not _OF_A_LIST.match(text) else ():
             stem = (branch["behind"] or branch["package"] or branch["before"])[:3]
-            if not (_NO_BRANCH.match(text, branch.end()) or _may_be_another(text, branch) or is_hypothetical(text)):
+            if not (_may_be_another_branch(text, branch) or is_hypothetical(text)):
                 branches.setdefault(stem, Statement("driver branch", stem, number, "prose"))
         if several := _SEVERAL_GPUS.search(text):
             facts.say("several gpus", several["count"].lower(), number, "prose")
@@ -194,8 +198,15 @@ def _may_be_another(text: str, found: re.Match[str]) -> bool:
     whole, clause = sentence_around(text, found), _between(text, found, _CLAUSE_ENDS)
     if _is_new(text, found, clause):
         return False
-    several = len(set(_DRIVER_NUMBER.findall(whole))) > 1 or len({one[0] for one in _BRANCH.finditer(whole)}) > 1
+    several = len(set(_DRIVER_NUMBER.findall(whole))) > 1
     return several or bool(_ANOTHER.search(whole) or _WORKS.search(clause))
+
+
+def _may_be_another_branch(text: str, branch: re.Match[str]) -> bool:
+    if _NO_BRANCH.match(text, branch.end()) or _may_be_another(text, branch):
+        return True
+    whole = sentence_around(text, branch)
+    return len({*_ANY_BRANCH.findall(whole)}) > 1 or bool(_OF_A_BRANCH.search(whole))
 
 
 def _was_another(text: str, system: re.Match[str]) -> bool:
