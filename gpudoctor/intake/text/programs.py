@@ -221,9 +221,10 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         version = build["version"] or build["of"]
         release = version if version.count(".") > 1 else f"{version}.0"
         facts.say("torch", f"{release}+{(build['build'] or build['before']).lower()}", number, "prose")
-    elif (bare := _RELEASE.search(text)) and not _NOT_INSTALLED.search(sentence_around(text, bare)):
-        if "conda" in text:  # whose builds have other code
-            return
-        if beside := _CUDA_BESIDE.match(text, bare.end()):
-            facts.say("torch cuda", beside["cuda"], number, "prose")
-        facts.say("torch release", f"{bare['version']}.0", number, "prose")
+    elif (
+        "conda" not in text  # whose builds have other code
+        and (bare := _RELEASE.search(text))
+        and not _CUDA_BESIDE.match(text, bare.end())  # which `torch_history` reads
+        and not _NOT_INSTALLED.search(sentence_around(text, bare))
+    ):
+        facts.say("release of torch", f"{bare['version']}.0", number, "prose")

@@ -56,7 +56,7 @@ def _asked_before_it_answered(facts: Facts) -> Statement | None:
 def _named_beside_a_failure(facts: Facts, machine: Machine, matrix: Matrix) -> Statement | None:
     """The release that a sentence names, of a text that also complains: who only talks of one may have any. Which
     build it is must be known."""
-    release, available = decided(facts, "torch release"), decided(facts, "available")
+    release, available = decided(facts, "release of torch"), decided(facts, "available")
     complains = bool(facts.errors) or any(one.complains for one in facts.told)
     failed = complains or (available is not None and available.value == "False")
     if release is None or not failed or machine.system.jetson.known:
