@@ -11,6 +11,7 @@ import pytest
 
 from gpudoctor.finding import InstallDriver, InstallRocmDriver, InstallSystemPackage
 from gpudoctor.host.recorded_host import RecordedHost
+from gpudoctor.intake.text.reading import read_text
 from gpudoctor.machine import BlockedModule, Gpu, InstalledModule, LoadPath, Machine, Os, absent, known
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.planner.place import place
@@ -396,3 +397,15 @@ def test_no_driver_is_proposed_where_no_torch_loads(os: Os) -> None:
 def test_no_branch_after_the_last_one_of_a_gpu_is_chosen(os: Os, sm: str, branch: str | None) -> None:
     row = MATRIX.distributions.driver_to_package(os, (sm,), None, ("open", "proprietary"))
     assert (row.branch if row else None) == branch
+
+
+def test_where_the_distribution_is_unknown_the_packages_of_the_usual_ones_are_named() -> None:
+    text = "RTX 3060, driver 535, torch 2.12: torch.cuda.is_available() is False"
+    machine = read_text(text.encode(), MATRIX)
+    told = shown(machine, InstallDriver(branch="580", flavour="open", why=""))
+    assert "Ubuntu: nvidia-driver-580-open" in told
+    assert "gpudoctor knows no package" not in told
+    assert "gpudoctor knows no package" in shown(without_driver(release("solus"), ADA), INSTALL_580)
+
+
+INSTALL_580 = InstallDriver(branch="580", flavour="open", why="")

@@ -17,6 +17,7 @@ from gpudoctor.situation.kernel_log import lines_about, log_evidence
 from gpudoctor.situation.no_kernel_driver import Weight, because
 from gpudoctor.situation.nvidia_driver import answers_now, refusal
 from gpudoctor.situation.seen_errors import seen_errors
+from gpudoctor.situation.virtual_gpu import more_address_space
 
 _NO_IMAGE = "nvidia-gsp-image-missing"
 """The driver itself says so; the kernel's line about a missing file may come from the initial ramdisk."""
@@ -41,7 +42,7 @@ def driver_init_failed_bios(situation: Situation) -> Verdicts:
     """
     guest = situation.machine.system.virtual_machine.known
     giver = "the hypervisor" if guest else "the firmware"
-    fix = _more_address_space() if guest else _above_4g()
+    fix = more_address_space() if guest else _above_4g()
     for severity, gpu in _given_up(situation, "driver-init-failed-bios"):
         message = f"amdgpu cannot start {gpu.name}: {giver} gives it too little address space."
         found = _failed_start(situation, gpu, no_address_space(situation, gpu), message, fix)
@@ -59,17 +60,6 @@ def _above_4g() -> Fix:
         "(also called Re-Size BAR, Smart Access Memory), update the firmware if they are missing, and boot again."
     )
     return by_hand("Switch on Above 4G Decoding and Resizable BAR", text, "reboot")
-
-
-def _more_address_space() -> Fix:
-    """For a GPU that is passed through to a virtual machine, whose firmware setup has no such switches."""
-    text = (
-        "Let the virtual machine start with UEFI (OVMF) and the machine type q35, and give it an address space above "
-        "4 GiB that is larger than the GPU's memory. QEMU: `-fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144`; "
-        "VMware: pciPassthru.use64bitMMIO = TRUE and pciPassthru.64bitMMIOSizeGB. If that does not help, switch on "
-        '"Above 4G Decoding" in the firmware setup of the host.'
-    )
-    return by_hand("Give the virtual machine more address space for the GPU", text, "reboot")
 
 
 @check("GPD105", "driver-init-failed-hw", "driver")

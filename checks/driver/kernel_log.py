@@ -15,6 +15,7 @@ from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import log_evidence, names_slot
 
 _SHOWN = 160
+_CHECK_IT = "Check the machine itself"
 _THERE = "Run `gpudoctor check` on the machine: it tells whether the fault is still there, and names the fix."
 
 
@@ -47,7 +48,7 @@ def log_fault_described(situation: Situation) -> Verdicts:
             continue
         told.add(row.slug)
         if situation.log_is_the_complaint:
-            yield _complaint(fault, row, log.source)
+            yield _complaint(fault, row, log.source, situation.matrix.errors.workaround_of(row.slug))
             continue
         yield NotJudged(
             why=f"the kernel log says: {fault.line[:_SHOWN]} ({row.meaning}); whether that lasts is unknown",
@@ -56,11 +57,11 @@ def log_fault_described(situation: Situation) -> Verdicts:
         )
 
 
-def _complaint(fault: LogFault, row: LogPattern | XidMeaning, source: str) -> Finding:
+def _complaint(fault: LogFault, row: LogPattern | XidMeaning, source: str, workaround: str) -> Finding:
+    """`workaround` is what the matrix knows for the cause."""
     line = fault.line[:_SHOWN]
-    fix = by_hand("Check the machine itself", _THERE)
-    if isinstance(row, LogPattern) and row.workaround:
-        fix = by_hand(row.workaround, row.workaround)
+    own = row.workaround if isinstance(row, LogPattern) else ""
+    fix = by_hand(own or workaround, own or workaround) if own or workaround else by_hand(_CHECK_IT, _THERE)
     return Finding(
         severity="error",
         message=f"The kernel log says: {line.rstrip('.')}. It means: {row.meaning}.",

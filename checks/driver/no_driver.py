@@ -26,7 +26,7 @@ from gpudoctor.situation.kernel_log import lines_about, lines_of, log_evidence
 from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel, newer_kernel_with_amdgpu
 from gpudoctor.situation.no_kernel_driver import because, gpus_without_driver, loads_at_first_use, worthwhile
 from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
-from gpudoctor.situation.virtual_gpu import UNSUPPORTED, hosts_vgpus
+from gpudoctor.situation.virtual_gpu import UNSUPPORTED, hosts_vgpus, more_address_space
 
 _IN_USE = (2, 46)
 """Answers of cuInit about a GPU in use: no memory left, busy."""
@@ -246,6 +246,7 @@ def _not_started(situation: Situation) -> Iterator[Finding]:
             "and install the newest driver of a branch that supports the GPU. If that does not help, try the GPU in "
             "another slot or machine."
         )
+        read_why = by_hand("Read why, and power-cycle the machine", text, "reboot")
         yield finding(
             "error",
             (gpu,),
@@ -254,7 +255,7 @@ def _not_started(situation: Situation) -> Iterator[Finding]:
             want="a GPU that the driver can start",
             confidence="certain" if answers_now(situation, gpu) is False else "likely",
             evidence=log_evidence(situation, lines),
-            fixes=(by_hand("Read why, and power-cycle the machine", text, "reboot"),),
+            fixes=(*((more_address_space(),) if situation.machine.system.virtual_machine.known else ()), read_why),
             supersedes=("no-gpu",),
             fallback=True,
         )

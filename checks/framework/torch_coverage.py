@@ -7,7 +7,7 @@ import re
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, NotJudged, Severity, by_hand
 from gpudoctor.frameworks.torch import builds, check
-from gpudoctor.frameworks.torch.coverage import never_published, toolkit_knows
+from gpudoctor.frameworks.torch.coverage import never_published
 from gpudoctor.frameworks.torch.gpu_coverage import (
     Fit,
     arch_list,
@@ -18,6 +18,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import (
     fits,
     fixes_beside,
     not_told,
+    only_old_ptx,
     torch_for_all,
     weight,
 )
@@ -55,14 +56,8 @@ def torch_no_arch_for_gpu(situation: Situation) -> Verdicts:
     yield from _no_list(situation, all_fits)
     for group in equal_fits(tuple(fit for fit in all_fits if _lacks_cuda(fit) and not _dropped(fit))):
         yield _without_code(situation, group, all_fits)
-    for group in equal_fits(tuple(fit for fit in all_fits if _only_old_ptx(situation, fit))):
+    for group in equal_fits(tuple(fit for fit in all_fits if only_old_ptx(situation, fit))):
         yield _only_ptx(situation, group)
-
-
-def _only_old_ptx(situation: Situation, fit: Fit) -> bool:
-    """Whether a GPU can only use PTX, of a CUDA that is older than the GPU."""
-    torch, only_ptx = situation.torch, fit.served and fit.gpu.vendor == "nvidia" and not fit.carried.native
-    return only_ptx and torch is not None and toolkit_knows(situation.matrix, torch, fit.gpu) == "not-yet"
 
 
 def _only_ptx(situation: Situation, group: tuple[Fit, ...]) -> Finding:

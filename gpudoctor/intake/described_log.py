@@ -37,7 +37,7 @@ def with_logged_state(machine: Machine) -> Machine:
             changed = known(replace(module, flavour=flavour), version if version == ASSUMED else source)
             left = tuple(one for one in machine.assumed if one != f"{module.flavour} kernel module")
             machine = replace(machine, nvidia=replace(machine.nvidia, module=changed), assumed=left)
-        if fault.kind in GIVEN_UP["nvidia"]:  # the GPU may be a vGPU
+        if fault.kind in GIVEN_UP["nvidia"] and not machine.system.virtual_machine.known:  # the GPU may be a vGPU
             guest = unknown("the description does not say", source)
             machine = replace(machine, system=replace(machine.system, virtual_machine=guest))
         if fault.kind == _RIVAL:

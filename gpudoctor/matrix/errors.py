@@ -164,6 +164,11 @@ class ErrorQuestions:
         rows.sort(key=lambda row: (row.severity == "note", len(row.example)))
         return tuple(Message(row, text.strip(), 1) for row in rows) if len(rows) <= _MOST else ()
 
+    def workaround_of(self, cause: str) -> str:
+        """What helps against a cause, as the first message that names it says; "" where none does."""
+        rows = (row for row in self.tables.error_patterns if row.slug == cause and row.workaround)
+        return next((row.workaround for row in rows), "")
+
     @cached_property
     def stopping_causes(self) -> frozenset[str]:
         """Slugs of the causes that stop all computing on a GPU."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.finding import InstallDriver, InstallRocmDriver
+from gpudoctor.machine import Os
 from gpudoctor.matrix.driver_packages import keeps_newer
 from gpudoctor.matrix.versions import figures
 from gpudoctor.plain_text import capital
@@ -20,6 +21,8 @@ from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step, as_root
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import DriverPackage
 
@@ -177,7 +180,7 @@ def _instructions(place: Place, remedy: InstallDriver, matrix: Matrix, row: Driv
     elif row is not None:
         lines.append(_from_repository(place, remedy, row))
     else:
-        lines.append(_unknown_package(place))
+        lines.append(_unknown_package(place, remedy, matrix))
     return "\n".join(lines)
 
 
@@ -207,13 +210,28 @@ _TYPED: dict[Family, str] = {
 """The command as a person types it, who answers its questions."""
 
 
-def _unknown_package(place: Place) -> str:
+_USUAL_SYSTEMS = ("Ubuntu", "Debian 13", "Fedora", "RHEL", "Arch")
+"""Where most people install a driver; packages differ little in what is made of them."""
+
+
+def _unknown_package(place: Place, remedy: InstallDriver, matrix: Matrix) -> str:
+    if not place.os.id and (usual := list(_usual_packages(remedy, matrix))):
+        return "\n".join(("As your distribution calls it, as root:", *usual))
     known = "gpudoctor knows no package of it for this release. " if place.os.id else ""
     text = f"{known}Look for one in the distribution's documents"
     if is_fixed(place) and place.os.id:
         return f"{text}."
     signed = "" if not place.secure_boot else ", which Secure Boot lets load only if you enrol a key for its modules"
     return f"{text} or in NVIDIA's repository; else use NVIDIA's own installer (the .run file){signed}."
+
+
+def _usual_packages(remedy: InstallDriver, matrix: Matrix) -> Iterator[str]:
+    """The driver's packages in the distributions that most people have, where it is unknown which it is."""
+    for name in _USUAL_SYSTEMS:
+        os = Os(id=name.split()[0].lower(), version=name.partition(" ")[2])
+        if row := matrix.distributions.driver_package(os, remedy.branch, remedy.flavour):
+            home = f" (from {row.repository})" if row.repository else ""
+            yield f"{name.split()[0]}: {' '.join(row.packages)}{home}"
 
 
 # --- AMD -----------------------------------------------------------------------------------------------

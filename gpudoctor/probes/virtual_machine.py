@@ -55,11 +55,9 @@ def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[st
     if "control_d" in (host.text("/proc/xen/capabilities", 4096).value or ""):
         return absent("/proc/xen/capabilities", "Xen's first domain owns the hardware")
     firmware = "|".join(filter(None, (host.text(f"{_DMI}/{name}", 4096).value for name in _DMI_FIELDS)))
-    words = f" {firmware.replace('|', ' ')} "
-    for texts, kind in _VIRTUAL:
-        if any(text in firmware or text in words for text in texts):
-            azure = kind == "hyper-v" and host.text(f"{_DMI}/chassis_asset_tag", 4096).value == _AZURE_CHASSIS
-            return known("azure" if azure else kind, _DMI)
+    if kind := named_hypervisor(firmware):
+        azure = kind == "hyper-v" and host.text(f"{_DMI}/chassis_asset_tag", 4096).value == _AZURE_CHASSIS
+        return known("azure" if azure else kind, _DMI)
     cloud = next((kind for texts, kind in _CLOUDS if any(text in firmware for text in texts)), None)
     by_name = not x86 or cloud in _TELLS_METAL
     whole_machine = "metal" in firmware.lower() if by_name else not flagged
@@ -73,6 +71,12 @@ def probe_virtual_machine(host: Host, flags: Fact[tuple[str, ...]], wsl: Fact[st
     if firmware or (x86 and host.live):  # old kernels did not show the flag
         return absent(flags.source if x86 else _DMI, "no sign of a hypervisor")
     return unknown(flags.why or "neither firmware texts nor a device tree", _DMI)
+
+
+def named_hypervisor(firmware: str) -> str | None:
+    """The hypervisor that the texts of the firmware name, if only a virtual machine has them."""
+    words = f" {firmware.replace('|', ' ')} "
+    return next((kind for texts, kind in _VIRTUAL if any(text in firmware or text in words for text in texts)), None)
 
 
 def _without_firmware(host: Host, firmware: str) -> Fact[str] | None:

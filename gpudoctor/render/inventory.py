@@ -120,8 +120,11 @@ def frameworks(environment: PythonEnvironment) -> Iterator[tuple[str, str]]:
     torch, others = environment.torch.value, environment.frameworks.others
     if torch is not None:
         built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm or torch.hip}" if torch.hip else "CPU only"
+        built = built.removesuffix(" unknown")
+        if built == "CPU only" and torch.build is None and torch.has_cuda_libraries is None:
+            built = "unknown build"
         where = "" if torch.origin == "unknown" else f", from {torch.origin}"
-        yield "torch", f"{torch.version.removeprefix('of ')} ({built.removesuffix(' unknown')}){where}"
+        yield "torch", f"{torch.version.removeprefix('of ')} ({built}){where}"
     elif not environment.torch.absent:
         yield "torch", f"unknown ({environment.torch.why})"
     elif not others:

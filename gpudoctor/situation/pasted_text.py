@@ -51,6 +51,10 @@ _IN_WSL = (
     'serves (install none in WSL), and `pip install "jax[cuda12]"` or `pip install "tensorflow[and-cuda]"` brings '
     "the rest."
 )
+_NEWER_DRIVER = (
+    "In Windows, install the newest driver for the GPU (nvidia.com/drivers, or the vendor's app), and restart. "
+    "WSL 2 and the containers of Docker Desktop use that driver, too; a newer CUDA toolkit does not replace it."
+)
 _ELSEWHERE = {
     "windows": "gpudoctor has no steps for Windows: install the newest driver with the vendor's installer, and "
     "the program's build for Windows (PyTorch's web site gives the command for PyTorch).",
@@ -82,6 +86,8 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
         other = by_hand("Look for the fix for that system", _ELSEWHERE[text.foreign])
         if text.foreign == "windows" and any(_only_in_wsl(one) for fix in finding.fixes for one in fix.remedies):
             other = by_hand("Use WSL2", _IN_WSL)
+        elif text.foreign == "windows" and finding.slug == "driver-too-old":
+            other = by_hand("Update the driver in Windows", _NEWER_DRIVER, "reboot")
         elif text.foreign == "windows" and finding.slug == "torch-cpu-only" and _may_be_nvidia(situation):
             other = _torch_for_windows(situation)
         return replace(finding, fixes=fixes or (other,))

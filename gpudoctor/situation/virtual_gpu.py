@@ -70,3 +70,14 @@ def guest_driver(branch: str = "") -> Fix:
         "one before): never newer."
     )
     return by_hand(f"Install the vGPU guest driver {branch}".rstrip(), text, "reboot")
+
+
+def more_address_space() -> Fix:
+    """For a GPU that is passed through to a virtual machine, whose firmware setup has no such switches."""
+    text = (
+        "Let the virtual machine start with UEFI (OVMF) and the machine type q35, and give it an address space above "
+        "4 GiB that is larger than the GPU's memory. QEMU: `-fw_cfg name=opt/ovmf/X-PciMmio64Mb,string=262144`; "
+        "VMware: pciPassthru.use64bitMMIO = TRUE and pciPassthru.64bitMMIOSizeGB. If that does not help, switch on "
+        '"Above 4G Decoding" in the firmware setup of the host.'
+    )
+    return by_hand("Give the virtual machine more address space for the GPU", text, "reboot")

@@ -70,9 +70,16 @@ def fits(situation: Situation) -> tuple[Fit, ...]:
 
 
 def has_code(situation: Situation, gpus: Collection[Gpu] | None = None) -> bool:
-    """Whether torch has code for all of these GPUs, or of those that it is meant for; not if it is meant for none."""
+    """Whether torch has code for all of these GPUs, or of those that it is meant for; not if it is meant for none.
+    PTX alone does not count if CUDA's libraries are older than the GPU."""
     ours = [fit for fit in fits(situation) if gpus is None or fit.gpu in gpus]
-    return bool(ours) and all(fit.served for fit in ours)
+    return bool(ours) and all(fit.served and not only_old_ptx(situation, fit) for fit in ours)
+
+
+def only_old_ptx(situation: Situation, fit: Fit) -> bool:
+    """Whether a GPU can only use PTX, of a CUDA that is older than the GPU."""
+    torch, only_ptx = situation.torch, fit.served and fit.gpu.vendor == "nvidia" and not fit.carried.native
+    return only_ptx and torch is not None and toolkit_knows(situation.matrix, torch, fit.gpu) == "not-yet"
 
 
 def lacks_code(situation: Situation) -> bool:

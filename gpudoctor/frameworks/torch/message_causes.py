@@ -53,7 +53,13 @@ def gpus_of(situation: Situation, row: ErrorPattern) -> tuple[Gpu, ...]:
     vendor = vendor_of_messages(situation)
     gpus = situation.usable_of(vendor) if vendor and row.about == "gpu" else ()
     lacking = {fit.gpu for fit in fits(situation) if not fit.served} if row.slug in NO_CODE and len(gpus) > 1 else ()
-    return _failed(situation, gpus) or tuple(gpu for gpu in gpus if gpu in lacking) or gpus
+    return _failed(situation, gpus) or tuple(gpu for gpu in gpus if gpu in lacking) or _named(situation, gpus) or gpus
+
+
+def _named(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
+    """Those of several GPUs that a line with a message names; () if none of its lines does."""
+    told = " ".join(situation.machine.errors) if situation.machine.pasted and len(gpus) > 1 else ""
+    return tuple(gpu for gpu in gpus if re.search(rf"(?i)(?<!\w){re.escape(gpu.name)}(?! ?(?:ti|super)|\w)", told))
 
 
 def _failed(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:

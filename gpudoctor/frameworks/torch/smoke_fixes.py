@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import shlex
 
+from msgspec.structs import replace
+
 from gpudoctor.finding import (
     AddContainerFlags,
     Fix,
@@ -30,7 +32,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     reinstall_pinned,
 )
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE, WRONG, Fault
-from gpudoctor.machine import LISTING
+from gpudoctor.machine import LISTING, Gpu
 from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.plain_text import for_vendor
 from gpudoctor.situation import Situation
@@ -105,8 +107,14 @@ def _with_code(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
         return ()
     all_fits = fits(situation)
     fit = next((fit for fit in all_fits if fit.gpu in fault.gpus), None)
-    fixes = fixes_beside(situation, fit, all_fits) if fit else better_torch(situation)
+    fixes = fixes_beside(situation, fit, all_fits) if fit else better_torch(_with_only(situation, fault.gpus))
     return tuple(fix for fix in fixes if not _changes_nothing(situation, fix))
+
+
+def _with_only(situation: Situation, gpus: tuple[Gpu, ...]) -> Situation:
+    """The machine as if it had these GPUs alone: a build for another one does not help them."""
+    alone = situation.machine.pasted is None or len(gpus) == len(situation.machine.gpus)
+    return situation if alone else Situation(replace(situation.machine, gpus=gpus), situation.matrix)
 
 
 def _changes_nothing(situation: Situation, fix: Fix) -> bool:

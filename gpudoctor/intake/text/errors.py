@@ -56,6 +56,8 @@ _QUOTED_COMMAND = late(r"\s{0,8}(?:File \"|\^{2,}|~{3,}|at 0x|#\d{1,3}\s(?!.{0,4
 _WARNING = late(
     r"(?P<name>[^\n]{2,80}?) with CUDA capability sm_(?P<sm>\d{2,3}) is not compatible with the current PyTorch"
 )
+_BEFORE_A_NAME = late(r"^(?:.*\s(?=NVIDIA |(?<!NVIDIA )(?:GeForce|Tesla|Quadro|TITAN) )|.*Warning: ?|#{1,6} )")
+"""It may stand in the middle of a sentence, where its name begins with that of the vendor or a series."""
 _SUPPORTS = late(
     r"(?:supports CUDA capabilities|supported by this (?:version of PyTorch|library) is)\s{0,4}"
     r"(?P<archs>(?:(?:sm|compute)_\d{2,3}[af]?[ ,]{0,3}){1,40})"
@@ -100,6 +102,16 @@ _KIND_SIGNS = late(r"NVIDIA driver|cudaGet|not compiled|HIP |built")
 _SMI_HEAD = late(
     r"Driver Version: (?P<driver>\d{3}\.\d{2,3}(?:\.\d{1,2})?)\s{1,30}(?:CUDA Version: (?P<cuda>\d{1,2}\.\d))?"
 )
+
+
+_WITHOUT_CUDA = late(r"CUDA (?:UMD )?Version: ?(?:ERR!|N/A)")
+"""In the head of nvidia-smi's table: no libcuda was found there and then."""
+
+
+def without_refuted(facts: Facts) -> None:
+    """Leaves out what a torch that found a GPU refutes: no message, but a missing part of a table."""
+    if any(one.what == "available" and one.value == "True" for one in facts.said):
+        facts.errors = [line for line in facts.errors if not _WITHOUT_CUDA.search(line.text)]
 
 
 def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
@@ -205,7 +217,7 @@ def read_messages(lines: Iterable[Line], facts: Facts) -> None:
     """Facts that messages hold: GPUs, architecture lists, versions."""
     for number, text in lines:
         if "is not compatible with" in text and (warning := _WARNING.search(text)):
-            name = re.sub(r"^(?:.*Warning: ?|#{1,6} )", "", warning["name"]).strip()
+            name = _BEFORE_A_NAME.sub("", warning["name"]).strip()
             facts.gpus.append(NamedGpu(number, "program", name=name, arch=f"sm_{warning['sm']}"))
         if "upport" in text and (supports := _SUPPORTS.search(text)):
             facts.say(

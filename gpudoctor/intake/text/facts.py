@@ -42,6 +42,8 @@ class NamedGpu(Struct, frozen=True):
     memory: int | None = None
     block: int = 0
     """Number of the listing that it stands in: GPUs of one listing are of one machine."""
+    titled: bool = False
+    """Named in the title of the text, which says what it is about."""
 
     @property
     def vendor_only(self) -> bool:
@@ -62,6 +64,8 @@ class Facts(Struct):
     told: list[Told] = field(default_factory=list)
     log: list[Line] = field(default_factory=list)
     """Lines of a kernel log."""
+    xids: list[Line] = field(default_factory=list)
+    """The same for the numbers of errors that sentences name."""
     smi: tuple[NvidiaApi, int] | None = None
     hsa: tuple[HsaApi, int] | None = None
     amd_smi: tuple[tuple[SmiGpu, ...], int] | None = None

@@ -203,7 +203,10 @@ def _of_prose(
     together = tuple({one.arch: (gpu, one) for gpu, one in reversed(found) if gpu.block == block}.values())[::-1]
     if block and {one.arch for _, one in together} == archs:
         return together, ()
-    return _with_an_integrated_one(found), ()
+    if with_integrated := _with_an_integrated_one(found):
+        return with_integrated, ()
+    titled = [(gpu, identity) for gpu, identity in found if gpu.titled]
+    return ((_longest(titled),) if len({identity.arch for _, identity in titled}) == 1 else ()), ()
 
 
 def _with_an_integrated_one(found: list[tuple[NamedGpu, Identity]]) -> tuple[tuple[NamedGpu, Identity], ...]:

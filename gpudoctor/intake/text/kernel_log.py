@@ -6,7 +6,10 @@ import re
 from collections.abc import Iterable
 from itertools import zip_longest
 
+from msgspec.structs import replace
+
 from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.late_regex import late
 from gpudoctor.machine import KernelLog
@@ -14,6 +17,7 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.probes.kernel_log import log_of_text
 from gpudoctor.probes.log_lines import seconds_of
 from gpudoctor.probes.pci_address import normal_address
+from gpudoctor.probes.virtual_machine import named_hypervisor
 
 _STAMPED = late(
     r"(?:<\d{1,3}>|[a-z]{3,8} {0,3}:[a-z]{4,8} {0,3}: ?)?\[ {0,6}"
@@ -47,6 +51,7 @@ _STARTED = late(r"\[drm\] Initialized (?:amdgpu|nvidia-drm) |kfd kfd: (?:amdgpu:
 _FIRST_SECONDS = 10.0
 """In these the drivers start: where a log goes on with one of them, a boot has begun."""
 _BOOTED = late(r"\bLinux version (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) \(")
+_FIRMWARE = late(r"\b(?:Hardware name|DMI): (?P<names>.{3,120})")
 _QUOTED = late(
     r"[\"'`(:] ?(?P<line>(?:NVRM|nvidia-modeset|kfd kfd|amdgpu [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): .*)"
 )
@@ -56,6 +61,14 @@ _REFUSES = late(
     r"NVRM:\s+(?:.{0,120}?[Tt]he )?(?:NVIDIA )?(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)"
     r"(?: NVIDIA driver will ignore| driver release)"
 )
+
+
+_XID = late(
+    r"(?i)(?<![A-Za-z0-9_(])xids?(?: (?:errors?|codes?|messages?|events?))?[ :#=(`*]{1,4}"
+    r"(?P<all>\d{1,3}(?:(?:, | ?/ ?| and | or |, and )\d{1,3})*)(?!\d|\.\d|:|%)"
+)
+_NO_XID = late(r"(?i)(?:\b(?:no|not|never|without|neither|nor|instead of)\b|n't\b)[^.;!?]{0,40}$")
+_MOST_XIDS = 6
 
 
 def is_log_line(text: str) -> bool:
@@ -76,6 +89,8 @@ def read_kernel_log(lines: Iterable[Line], facts: Facts) -> None:
             if (key := bdf or pci) not in seen:
                 seen.add(key)
                 facts.gpus.append(NamedGpu(line.number, "tool", pci_id=pci, bdf=bdf, block=0))
+        if (firmware := _FIRMWARE.search(line.text)) and (hypervisor := named_hypervisor(firmware["names"])):
+            facts.say("hypervisor", hypervisor, line.number, "tool")
         if _STARTED.search(line.text):
             facts.say("gpu started", line.text, line.number, "tool")
         _dropped(line, facts)
@@ -116,11 +131,30 @@ def read_boot(line: Line, facts: Facts) -> None:
         facts.say("kernel", booted["kernel"], line.number, "tool")
 
 
+def read_xids(lines: Iterable[Line], facts: Facts) -> None:
+    """The errors of NVIDIA's driver that sentences name by their numbers, where no line of the log has them."""
+    if any(" Xid (" in line.text for line in facts.log):
+        return
+    named: dict[str, Line] = {}
+    for line in lines:
+        for found in _XID.finditer(line.text) if "id" in line.text or "ID" in line.text else ():
+            if not (_NO_XID.search(line.text[: found.start()]) or is_hypothetical(line.text)):
+                named |= {xid: Line(line.number, f"NVRM: Xid: {xid}") for xid in re.findall(r"\d+", found["all"])}
+    if len(named) <= _MOST_XIDS:  # else it is a list of what there is
+        facts.xids += named.values()
+
+
 def logged(facts: Facts, matrix: Matrix) -> KernelLog:
     """The faults in the log of a text."""
-    source = f"text, line {facts.log[0].number}" if facts.log else "text"
-    logs = [log_of_text(text_of(piece), matrix.tables.log_patterns, source) for piece in _pieces(facts.log)]
-    return KernelLog(faults=tuple(fault for log in logs for fault in log.faults), source=source)
+    lines = facts.log + facts.xids
+    source = f"text, line {lines[0].number}" if lines else "text"
+    logs = [log_of_text(text_of(piece), matrix.tables.log_patterns, source) for piece in _pieces(lines)]
+    faults = (fault for log in logs for fault in log.faults)
+    named = {line.text for line in facts.xids}
+    return KernelLog(
+        faults=tuple(replace(one, line=f"Xid {one.xid}") if one.line in named else one for one in faults),
+        source=source,
+    )
 
 
 def _pieces(log: list[Line]) -> list[list[Line]]:

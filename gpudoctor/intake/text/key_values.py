@@ -108,8 +108,8 @@ _PACKAGE_OF = {
 _PLATFORM = late(r"Linux-\d")
 """Of Python's `platform.platform()`."""
 _MOST = 64
-_KERNEL_OF_WSL = late(r"(\d+\.\d+\.\d+\.\d+)-\d{1,2}")
-"""What `wsl --version` prints of it: "6.6.87.2-1"."""
+_KERNEL_OF_WSL = late(r"(\d+\.\d+\.\d{2,3}\.\d)(?:-\d{1,2})?")
+"""What `wsl --version` prints of it: "6.6.87.2-1"; no other kernel has four numbers."""
 _WITHIN = late(r"(?P<os>Linux), (?P<kind>Docker|Podman)", re.I)
 """What the form of ollama's issues offers."""
 _OF_FASTFETCH = late(r"(?: @ [\d.]{1,5} GHz)?(?: \([\d.]{1,6} GiB\))? \[(?:Discrete|Integrated)\]$")

@@ -52,6 +52,11 @@ _PIECE_STAMP = late(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\.\d{6} - ?")
 _SERVICE = late(r"[\w.-]{1,60}\s{1,40}\| ?")
 """What `docker compose` writes before each line: the name of the service."""
 _JOURNAL = late(r"[^\W_][\w.]{1,8} {1,2}\d{1,2} \d\d:\d\d:\d\d [\w.-]{1,64} [\w./@-]{1,64}(?:\[\d{1,9}\])?: ")
+_UNCHECKED = late(r"\s{0,8}[-*+] \[ ?\] ")
+"""A box of an issue form that nobody checked."""
+_BOX = late(r"\s{0,8}[-*+] \[[ xX]?\] ")
+_ASKS = late(r"#{2,6} .{1,120}[?\uff1f]")
+"""The question of a form, which the checked box below it answers."""
 _HUNK = late(r"@@ -\d{1,6}(?:,(?P<before>\d{1,5}))? \+\d{1,6}(?:,(?P<after>\d{1,5}))? @@")
 
 
@@ -86,6 +91,8 @@ def plain_lines(content: bytes) -> tuple[Line, ...]:
     raw = text.split("\n")[:_MOST_LINES]
     raw = list(_without_changes(raw)) if "\n@@ -" in text else raw
     cleaned = [line.rstrip() if len(line) <= _LONGEST and _PLAIN.fullmatch(line) else _clean(line) for line in raw]
+    if "[ ] " in text or "[] " in text:
+        cleaned = list(_without_unchecked(cleaned))
     numbers = chain(range(1, last + 1), count(last + left_out + 1))
     return tuple(map(Line, numbers, _without_indentation(_without_prefixes(cleaned))))
 
@@ -101,6 +108,17 @@ def _without_changes(lines: list[str]) -> Iterator[str]:
             left = 0
         yield "" if left else line
         left -= bool(left and not hunk)
+
+
+def _without_unchecked(lines: list[str]) -> Iterator[str]:
+    """The lines; the boxes that nobody checked, and the questions that boxes answer, are empty: nobody says them."""
+    below = ""
+    kept = []
+    for line in reversed(lines):
+        asked = _ASKS.match(line) and _BOX.match(below)
+        kept.append("" if asked or _UNCHECKED.match(line) else line)
+        below = line or below
+    return reversed(kept)
 
 
 def _bounded(text: str) -> tuple[str, int, int]:

@@ -60,6 +60,12 @@ _ASKS_FOR_GPUS = late(r"--(?:gpus|device|runtime|privileged|hooks-dir)\b|NVIDIA_
 """A command for a container that gives it GPUs in some way."""
 _GIVES_NODES = late(r"--privileged|--device[= ]\S*(?:nvidia|dri)")
 """Options that need no toolkit on the host to have an effect."""
+_BRINGS_LIBRARIES = late(
+    r"--gpus\b|--runtime\b|--hooks-dir\b|NVIDIA_VISIBLE_DEVICES|--device[= ]nvidia\.com/|/dev/(?:dxg|kfd|dri)"
+    r"|(?:-v|--volume|--mount)[= ]\S*(?:nvidia|cuda|/lib)"
+)
+_LACKS_LIBRARIES = "Found no NVIDIA driver"
+"""What torch says where the driver's library is not there: device nodes alone do not bring it into a container."""
 _NODE_ASKED_FOR = 'adding custom device "/dev/'
 """In what Docker says of a node that it was to give a container."""
 
@@ -135,7 +141,8 @@ def _system(system: System, facts: Facts, matrix: Matrix) -> System:
         system = replace(system, wsl=known("WSL2", source(wsl_said)), kernel=unknown(SILENT, source(wsl_said)))
     if not told and (os := decided(facts, "os")) and (within := re.match(r"Linux (\d+\.\d+(?:\.\d+)?)\b", os.value)):
         system = replace(system, kernel=known(within[1], source(os)))
-    if (os := decided(facts, "os")) and (name := _DISTRIBUTION.match(os.value)):
+    os = decided(facts, "os") or _of_kernel(system, told or platform)
+    if os and (name := _DISTRIBUTION.match(os.value)):
         if "aarch64" in os.value and not platform:
             system = replace(system, arch=known("aarch64", source(os)))
         try:
@@ -149,9 +156,31 @@ def _system(system: System, facts: Facts, matrix: Matrix) -> System:
     asked = jobs or [one for one in facts.said if one.what == "slurm allocation"]
     if asked and not any(one.value == "gpus" for one in asked):
         system = replace(system, job=known(BatchJob(kind="slurm"), source(asked[0])))
+    if hypervisor := decided(facts, "hypervisor"):
+        system = replace(system, virtual_machine=known(hypervisor.value, source(hypervisor)))
     if container := decided(facts, "container"):
         system = replace(system, container=known(container.value, source(container)))
     return system
+
+
+_KERNELS = (
+    (late(r"\.fc(\d\d)\b"), r"Fedora \1"),
+    (late(r"\.el(\d{1,2})(?:_\d|\b)"), r"RHEL \1"),
+    (late(r"\+deb(\d\d)\b"), r"Debian \1"),
+    (late(r"-cachyos\b"), "CachyOS"),
+    (late(r"-(?:arch|zen|hardened)\d|-\d{1,2}-lts\b"), "Arch"),
+    (late(r"-\d{8}-generic\b"), "Pop!_OS"),
+    (late(r"-\d{1,3}-(?:generic|lowlatency)\b"), "Ubuntu"),
+)
+"""How distributions end the releases of the kernels that they build."""
+
+
+def _of_kernel(system: System, told: Statement | None) -> Statement | None:
+    """The distribution of a text that tells its kernel alone."""
+    release = system.kernel.value or ""
+    found = ((match, name) for pattern, name in _KERNELS if (match := pattern.search(release)))
+    match, name = next(found, (None, ""))
+    return Statement("os", match.expand(name), told.line, "prose") if match and told else None
 
 
 # --- GPUs and drivers ------------------------------------------------------------------------------
@@ -164,7 +193,7 @@ def _with_gpus(
     driver, assumed = _driver(facts, identities, matrix)
     version = driver.value if driver else ""
     if not found:
-        machine = replace(machine, gpus=(), buses=unknown("the text names no GPU"))
+        machine = replace(machine, gpus=(), buses=unknown(_why_no_gpu(facts)))
         return replace(_with_version(machine, driver, matrix), assumed=(*machine.assumed, *assumed))
     nvidia = any(identity.vendor == "nvidia" for identity in identities)
     before = machine.assumed
@@ -190,6 +219,12 @@ def _with_gpus(
         module = machine.nvidia.module
         machine = replace(machine, nvidia=replace(machine.nvidia, module=replace(module, source=ASSUMED)))
     return _with_sources(without_unused_modules(machine, driver_named=driver is not None), driver)
+
+
+def _why_no_gpu(facts: Facts) -> str:
+    names = list(dict.fromkeys(gpu.name or gpu.arch for gpu in facts.gpus if not gpu.vendor_only))
+    several = f"the text names {', '.join(names[:3])}{', ...' * (len(names) > 3)}, and not which of them it is about"
+    return several if len(names) > 1 else "the text names no GPU"
 
 
 def _with_module(machine: Machine, said: Statement) -> Machine:
@@ -218,10 +253,10 @@ def _driver(
     driver = decided(facts, "driver")
     if driver is not None:
         return driver, ()
-    cuda = decided(facts, "driver cuda")
+    cuda, branch = decided(facts, "driver cuda"), decided(facts, "driver branch")
     version = matrix.nvidia.bundled_driver(cuda.value) if cuda else None
     if cuda is None or version is None:
-        return None, ()
+        return (branch if branch and matrix.nvidia.release_of_branch(branch.value) else None), ()
     firsts = (matrix.nvidia.first_driver(one.arch, one.chip, one.pci_id) for one in identities if one.arch)
     serving = (first for first in firsts if first and matrix.nvidia.cuda_served(first) == cuda.value)
     version = max((version, *serving), key=figures)
@@ -299,11 +334,11 @@ def _pasted(
         unsaid.append("GPU")
     elif any(gpu.arch.undecided for gpu in machine.gpus):
         unsaid.append("exact GPU")
-    if decided(facts, "driver") is None and decided(facts, "driver cuda") is None and not machine.of_vendor("amd"):
+    if _driver_said(facts) is None and not machine.of_vendor("amd"):
         unsaid.append("driver")
     if machine.torch is None:
         unsaid.append("torch")
-    driver_said = decided(facts, "driver") or decided(facts, "driver cuda")
+    driver_said = _driver_said(facts)
     available = decided(facts, "available")
     works = source(available) if available and available.value == "True" else ""
     begun = decided(facts, "gpu started")
@@ -313,7 +348,10 @@ def _pasted(
     in_desktop = any(one.circumstance == DOCKER_DESKTOP for one in told)  # the nodes are of its virtual machine
     given = command is not None and bool(_GIVES_NODES.search(command.value))
     given, engine = given or any(_NODE_ASKED_FOR in line.text for line in facts.errors), decided(facts, "container")
-    asks = command is None or _ASKS_FOR_GPUS.search(command.value)
+    asks = command is None or _ASKS_FOR_GPUS.search(command.value) is not None
+    if command and any(_LACKS_LIBRARIES in line.text for line in facts.errors):
+        asks = _BRINGS_LIBRARIES.search(command.value) is not None
+        given = given and asks
     started = f"{engine.value} run {without_secrets(command.value)}" if command and engine and not asks else ""
     return PastedText(
         gpus_given=given and not in_desktop,
@@ -332,6 +370,11 @@ def _pasted(
         vendor="amd" if decided(facts, "for amd") and not driver_said else None,
         error_lines=tuple(lines[text.strip()] for text in machine.errors),
     )
+
+
+def _driver_said(facts: Facts) -> Statement | None:
+    """What is said of NVIDIA's driver: its release, the CUDA that it serves, its branch."""
+    return next(filter(None, (decided(facts, what) for what in ("driver", "driver cuda", "driver branch"))), None)
 
 
 def _foreign(machine: Machine, facts: Facts) -> Literal["", "windows", "macos"]:

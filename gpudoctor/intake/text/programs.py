@@ -36,8 +36,12 @@ _WITH_BUILD = late(
     r"(?i)\b(?:py)?torch(?:[ =]{1,3}|(?: in (?:my|the|this|our) \w{1,20})? is (?:still |at )?)"
     r"v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?)[ (,+]{1,3}(?:with )?"
     r"(?P<build>cu1[0-3]\d|rocm\d\.\d)\b"
+    r"|\b(?P<before>cu1[0-3]\d|rocm\d\.\d) (?:build|wheel|version) of (?:py)?torch "
+    r"(?P<of>\d\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\w)"
 )
-"""A sentence that names a release of torch and its build: "torch 2.8 cu129"."""
+"""A sentence that names a release of torch and its build: "torch 2.8 cu129", "a cu130 build of torch 2.10"."""
+_RELEASE = late(r"(?i)\b(?:py)?torch v?(?P<version>[12]\.\d{1,2})(?![\w+]|\.\w)")
+"""The same without the last figure, and without a build."""
 _CUDA_BESIDE = late(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
 _SDNEXT = late(r".{0,40}INFO\s{1,8}Torch: torch==(?P<version>\d\S{2,40})")
 _NOT_INSTALLED = late(
@@ -61,6 +65,11 @@ _DEVICE = late(
     r"(?:cuda:)?(?P<other>NVIDIA [^\n]{3,60}|AMD [^\n]{3,60})"
 )
 _VLLM = late(r"vLLM (?:API server )?version v?(?P<version>\d+\.\d+[\w.+]{0,30})")
+_EXTENSION = late(
+    r"(?i)(?<![\w./-])(?P<name>vllm|flash[-_]attn|xformers)(?:-openai)?(?::|==| (?:version |release )?)v?"
+    r"(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3}(?:\.post\d)?)(?![\w.]*\d)"
+)
+"""A release of a package with GPU code of its own, or the image that holds it, in a sentence."""
 _AMD_ARCH = late(r"AMD arch: (?P<gfx>gfx[0-9a-f]{3,4})")
 _PROSE_PACKAGE = late(
     r"^\s{0,8}(?:[-*] )?(?:torch|pytorch|PyTorch)[ =:]{1,3}v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?"
@@ -144,6 +153,10 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
             facts.gpus.append(NamedGpu(number, "list", name=found["chip"]))
         if "vLLM" in text and (found := _VLLM.search(text)):
             facts.say("package vllm", found["version"], number, "program")
+        elif ("llm" in text or "LLM" in text or "attn" in text or "formers" in text) and (
+            (found := _EXTENSION.search(text)) and not _NOT_INSTALLED.search(sentence_around(text, found))
+        ):
+            facts.say(f"package {found['name'].lower().replace('_', '-')}", found["version"], number, "prose")
 
 
 def _is_the_desk(text: str, system: re.Match[str]) -> bool:
@@ -205,5 +218,13 @@ def _torch(number: int, text: str, facts: Facts) -> None:
             facts.say("torch cuda", beside["cuda"], number, "prose")
         facts.say("torch", found["version"].rstrip("."), number, "prose" if in_sentence else "program")
     elif build := _WITH_BUILD.search(text):
-        release = build["version"] if build["version"].count(".") > 1 else f"{build['version']}.0"
-        facts.say("torch", f"{release}+{build['build'].lower()}", number, "prose")
+        version = build["version"] or build["of"]
+        release = version if version.count(".") > 1 else f"{version}.0"
+        facts.say("torch", f"{release}+{(build['build'] or build['before']).lower()}", number, "prose")
+    elif (
+        "conda" not in text  # whose builds have other code
+        and (bare := _RELEASE.search(text))
+        and not _CUDA_BESIDE.match(text, bare.end())  # which `torch_history` reads
+        and not _NOT_INSTALLED.search(sentence_around(text, bare))
+    ):
+        facts.say("release of torch", f"{bare['version']}.0", number, "prose")

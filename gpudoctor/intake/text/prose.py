@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
+from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.late_regex import late
 
@@ -23,7 +24,8 @@ _NVIDIA_NAME = late(
     r"|(?:NVIDIA )?(?:[Gg]e[Ff]orce )?\b(?:MX ?[1-5]\d0|[89][1-9]0MX?)\b"
     r"|(?i:(?<![\d.,/])\b(?:10|16|20|30|40|50)[5-9]0 ?(?:Ti|SUPER)\b)"
     r"|(?i:(?:(?<=\bmy )|(?<=\bthe )|(?<=\bgpu ))(?:16|20|30|40|50)[5-9]0\b(?! ?(?:mb|mib|ms|tokens|images|steps)))"
-    r"|(?i:(?:(?<=\bhave a )|(?<=\bhas a )|(?<=\bgot a )|(?<=\bown a )|(?<=\bwith a )|(?<=\busing a )|(?<=\bon a ))"
+    r"|(?i:(?:(?<=\bhave a )|(?<=\bhas a )|(?<=\bgot a )|(?<=\bown a )|(?<=\bwith a )|(?<=\busing a )|(?<=\bon a )"
+    r"|(?<=\d0 and a ))"
     r"(?:16|20|30|40|50)[5-9]0(?=[.,;:!?)]|$| (?:and|but|with|in|it|so|laptop|mobile|\(?\d{1,2} ?gb)\b))"
     r"|(?<![A-Za-z0-9_.,/])(?:16|20|30|40|50)[5-9]0(?=显卡| ?(?:GPU|gpu|graphics card|card|issue|problem|support)\b)"
 )
@@ -43,6 +45,20 @@ _DRIVER = late(
     r"(?i)(?:\bdrivers?\b[^\d\n]{0,20}|\bnvidia-smi (?:shows|says|reports|prints|gives|displays) (?:version )?)"
     r"(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)(?![\d.]*\d)(?! ?(?:[MG]i?B|W\b|%))"
 )
+_BRANCH_NUMBER = r"(?:3(?:40|90)|4[1-9][058]|5[1-9][05]|6[1-9][05])(?:[.-]?xx?)?"
+_BRANCH = late(
+    rf"(?i)\bdrivers?(?: (?:version|branch|series))?[ :=v-]{{1,3}}R?(?P<behind>{_BRANCH_NUMBER})(?:-\w+)?\b"
+    rf"|\bnvidia(?:-driver|-dkms|-open)?[ -]v?R?(?P<package>{_BRANCH_NUMBER})(?:-\w+)?\b"
+    rf"|(?<![RG]TX )(?<!\bRX )(?<![\w.-])v?R?(?P<before>{_BRANCH_NUMBER}) (?:series |branch )?(?:\w+ )?drivers?\b"
+)
+"""The branch of NVIDIA's driver, which is all that people say of it who know it by heart: "driver 535"."""
+_OF_A_LIST = late(r"\s{0,8}[a-z][a-zA-Z]{1,2}\s{1,4}\S+\s{1,60}\d|.{0,80}\s:\s")
+"""A line of dpkg, which has a state before a package, or of a table."""
+_ANY_BRANCH = late(r"(?<![\w.])(?:3(?:40|90)|4[1-9][058]|5[1-9][05]|6[1-9][05])(?=(?:[.-]?xx?|-\w+)?(?![\w.]|\.\d))")
+_OF_A_BRANCH = late(r"(?i)\b(?:drop(?:s|ped|ping)?|supports?|supported|removes?|ends?)\b")
+"""Words of a sentence about what a branch does, whoever has it."""
+_NO_BRANCH = late(r"\.\d|\s?(?:[MG]i?B|W|watts?|ms|fps|%|(?:gpu|card|tokens)s?)\b", re.I)
+"""What stands behind another number."""
 _SEVERAL_GPUS = late(
     r"(?i)(?<![\w.,/=-])(?P<count>[2-9]|1[0-6]|two|three|four|five|six|eight|several|multiple)(?: ?[x\u00d7])?"
     r" (?:identical |different )?(?:nvidia |geforce |tesla |quadro )?"
@@ -54,10 +70,20 @@ _KERNEL = late(
     r"|(?<![\w.])(?P<before>[4-9]\.\d{1,2}(?:\.\d{1,3})?) (?:linux )?kernel\b"
 )
 _OS = late(
-    r"(?i)(?<![\w./:-])"
-    r"(?P<os>(?:Ubuntu|Debian|Fedora|Linux Mint|Pop!_OS|openSUSE Leap|Rocky(?: Linux)?|AlmaLinux|RHEL"
-    r"|Nobara|Zorin OS) \d{1,2}(?:\.\d{1,2}){0,2}(?: LTS)?)(?![\w.]*\d)"
+    r"(?i)(?<![\w./:@-])"
+    r"(?P<os>NixOS(?=-(?:rebuild|version)\b)|Bazzite(?=-(?:nvidia|dx|deck|gnome)\b)"
+    r"|(?:Ubuntu|Debian|Fedora|Linux Mint|Pop!_OS|openSUSE Leap|Rocky(?: Linux)?|AlmaLinux|RHEL"
+    r"|Nobara|Zorin OS) ?\d{1,2}(?:\.\d{1,2}){0,2}(?: LTS)?(?![\w.]*\d|-\d)"
+    r"|(?:(?:Arch|Garuda|Void|Rocky) Linux|Archlinux|CachyOS|Manjaro|EndeavourOS|NixOS|Bazzite|Gentoo"
+    r"|(?:openSUSE )?Tumbleweed|Ubuntu|Fedora|Debian|AlmaLinux)"
+    r"(?! ?\d| (?:wiki|forums?|news|package|repo)|[\w/.@-]*\w))"
 )
+"""A release of a distribution, or the name of one that people write without a number."""
+_OF_PACKAGE = late(
+    r"(?<=\d)ubuntu\d(?:[\d.]*~|\.)(?P<ubuntu>2[0-8]\.\d\d)(?!\d)|[+~]deb(?P<debian>1[1-9])u?\d|"
+    r"\.fc(?P<fedora>[3-9]\d)(?:\.|\b)"
+)
+"""The release of a distribution in the version of a package that was built for it: "1ubuntu1~22.04"."""
 _ROCM = late(r"(?i)\brocm[ -]?v?(?P<version>[3-9]\.\d{1,2}(?:\.\d{1,2})?)(?![\d.]*\d)")
 _ANOTHER = late(
     r"(?i)grad(?:e|ing)|before|after|\btried|latest|requires?|needs?\b|>=|<|instead|older|newer"
@@ -65,6 +91,16 @@ _ANOTHER = late(
 )
 """Words of a sentence about a driver that need not be the present one."""
 _DRIVER_NUMBER = late(r"(?<![\w.+])[1-9]\d{2}\.\d{2,3}(?:\.\d{1,2})?(?![\d.]*\d)")
+_NOW = late(
+    r"(?i)\b(?:upgrad|updat|mov|switch|migrat|chang)\w* (?:[^.;,!?()]{0,40} )?(?:to|on) "
+    r"(?:(?:the|a|my|new|latest|nvidia|linux|drivers?|kernel|version) ){0,4}$"
+)
+"""What stands before the release that a person has since: "upgraded to Fedora 43"."""
+_UNDONE = late(
+    r"(?i)\b(?:tr(?:y|ied|ying)|want\w*|plan\w*|should|could|can|cannot|if|back|downgrad\w+|revert\w*|instead|how"
+    r"|require\w*|needs?|recommend\w*|please|suggest\w*|will|would)\b|n't\b|\?"
+)
+"""Unless it only wanted to, or went back."""
 _WORKS = late(r"(?i)\bworks?\b")
 """The same in the words between two commas: "everything else works" is of no driver."""
 _PYTHON_FOLDER = late(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
@@ -107,11 +143,21 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
     """Driver, kernel and ROCm that a sentence names, whose GPUs it is about, and the Python in whose folder files
     lie."""
     distributions: dict[str, Statement] = {}
+    packaged: dict[str, Statement] = {}
+    branches: dict[str, Statement] = {}
     for number, text in lines:
         for os in _OS.finditer(text):
             added = text[: os.start()].endswith("(")  # a remark on what stands before it, not on the rest
-            if added or not (_may_be_another(text, os) or _COMPARING.search(text)):
+            if added or not (_was_another(text, os) or _COMPARING.search(text)):
                 distributions.setdefault(os["os"].lower(), Statement("os", os["os"], number, "prose"))
+        if ("ubuntu" in text or "deb1" in text or ".fc" in text) and (package := _OF_PACKAGE.search(text)):
+            name = f"{package.lastgroup or ''} {package[package.lastgroup or 0]}".capitalize()
+            packaged.setdefault(name, Statement("os", name, number, "prose"))
+        about_a_driver = "river" in text or "vidia" in text or "VIDIA" in text
+        for branch in _BRANCH.finditer(text) if about_a_driver and not _OF_A_LIST.match(text) else ():
+            stem = (branch["behind"] or branch["package"] or branch["before"])[:3]
+            if not (_may_be_another_branch(text, branch) or is_hypothetical(text)):
+                branches.setdefault(stem, Statement("driver branch", stem, number, "prose"))
         if several := _SEVERAL_GPUS.search(text):
             facts.say("several gpus", several["count"].lower(), number, "prose")
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
@@ -135,18 +181,46 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             if (rocm := _ROCM.search(text)) and not _may_be_another(text, rocm):
                 facts.say("rocm", rocm["version"], number, "prose")
     elsewhere = any(one.what in ("system windows", "system macos", "container") for one in facts.said)
-    if len(distributions) == 1 and not elsewhere:  # of several, a sentence may be about another machine's
-        facts.said += distributions.values()
+    if not elsewhere:
+        facts.said += _one_of(distributions) or _one_of(packaged)
+    facts.said += _one_of(branches)
+
+
+def _one_of(said: dict[str, Statement]) -> list[Statement]:
+    """What is said, if all say one thing: of several, a sentence may be about another machine's. "Ubuntu" is "Ubuntu
+    22.04", too."""
+    exact = [one for one in said if not any(other != one and other.startswith(one) for other in said)]
+    return [said[exact[0]]] if len(exact) == 1 else []
 
 
 def _may_be_another(text: str, found: re.Match[str]) -> bool:
     """Whether the words around a version leave open that it is the present one."""
-    whole, clause = sentence_around(text, found), _between(text, found, (*_ENDS, ", ", "; "))
+    whole, clause = sentence_around(text, found), _between(text, found, _CLAUSE_ENDS)
+    if _is_new(text, found, clause):
+        return False
     several = len(set(_DRIVER_NUMBER.findall(whole))) > 1
     return several or bool(_ANOTHER.search(whole) or _WORKS.search(clause))
 
 
+def _may_be_another_branch(text: str, branch: re.Match[str]) -> bool:
+    if _NO_BRANCH.match(text, branch.end()) or _may_be_another(text, branch):
+        return True
+    whole = sentence_around(text, branch)
+    return len({*_ANY_BRANCH.findall(whole)}) > 1 or bool(_OF_A_BRANCH.search(whole))
+
+
+def _was_another(text: str, system: re.Match[str]) -> bool:
+    """The same of a distribution, of which people have one: the words that count stand in the same clause."""
+    clause = _between(text, system, _CLAUSE_ENDS)
+    return bool(_ANOTHER.search(clause) or _WORKS.search(clause)) and not _is_new(text, system, clause)
+
+
+def _is_new(text: str, found: re.Match[str], clause: str) -> bool:
+    return _NOW.search(text[: found.start()]) is not None and not _UNDONE.search(clause)
+
+
 _ENDS = (". ", "! ", "? ")
+_CLAUSE_ENDS = (*_ENDS, ", ", "; ")
 
 
 def sentence_around(text: str, found: re.Match[str]) -> str:
@@ -170,7 +244,8 @@ def read_prose(lines: Iterable[Line], facts: Facts) -> None:
         if (any(sign.isdigit() for sign in line.text) or any(name in line.text for name in _WITHOUT_DIGITS))
         and not _LISTING.search(line.text)
     )
-    errors = {line.number for line in facts.errors}  # an error may name the target of another GPU than the one meant
+    # An error may name the target of another GPU than the one meant; behind the message in a title a person does.
+    errors = {line.number for line in facts.errors if line.number > 1}
     meant = (line for line in lines if line.number not in errors and not _COMPARING.search(line.text))
     before = len(facts.gpus)
     _gpus_of_sentences(meant, facts, elsewhere=True)
@@ -182,7 +257,7 @@ _MACHINE = r"(?:machine|computer|pc|box|rig|desktop|laptop|server|workstation)"
 _WAS_REPLACED = late(
     r"(?i)\b(?:swapp|replac|exchang|upgrad|switch|mov|chang)\w* (?:from )?(?:(?:the|my|our|an?) )?"
     r"(?P<old>[^.;!?\n]{2,40}?) (?:by|for|with|to) (?:(?:the|my|our|an?) )?(?:new )?"
-    r"(?=nvidia|geforce|amd|radeon|[rg]tx|rx|[2-9]\d{3}|[abhlpv]\d)"
+    r"(?=nvidia|geforce|amd|radeon|intel|arc\b|[rg]tx|rx|[2-9]\d{3}|[abhlpv]\d)"
 )
 """A GPU in the place of which there is another one now."""
 _OF_ANOTHER_MACHINE = late(
@@ -202,7 +277,7 @@ _IN_ONE_MACHINE = late(
     r"(?i)\b(?:ha(?:ve|s|d)|got|own|runs?|with|holds?|contains?|consists?|add(?:ed)?|put|plugged|install(?:ed)?|machine"
     r"|box|server|rig|pc|workstation|system|host|node|setup|computer|laptop|both)\b|\+"
 )
-_ONE_OF_THEM = late(r"(?i)\b(?:or|vs\.?|versus|than|either|which|compar\w+|tested|benchmark\w*)\b")
+_ONE_OF_THEM = late(r"(?i)\b(?:or|vs\.?|versus|than|either|which(?! is| are| was)|compar\w+|tested|benchmark\w*)\b")
 """Words of somebody who has one of the GPUs that a sentence names, or each in a machine of its own."""
 _ANY_END = late(r"[.!?](?:\s|$)|\n")
 
@@ -224,16 +299,21 @@ def _together(text: str, found: list[re.Match[str]]) -> list[re.Match[str]]:
     return list(dict.fromkeys(one for pair in joined for one in pair))
 
 
+_WORDS_OF_A_TITLE = 5
+
+
 def _gpus_of_sentences(lines: Iterable[Line], facts: Facts, *, elsewhere: bool = False) -> None:
     """`elsewhere`: a GPU of another machine does not count."""
     for number, text in ((number, text[:600]) for number, text in lines):
+        titled = number == 1 and len(text.split()) >= _WORDS_OF_A_TITLE
         found = [list(pattern.finditer(text)) for pattern in (_NVIDIA_NAME, _AMD_NAME)]
         gone = _gone(text, elsewhere) if any(found) else set[int]()
         for one_vendor in filter(None, found):
             named = [one for one in one_vendor if one.start() not in gone]
             together = _together(text, named)
             facts.gpus += (
-                NamedGpu(number, "prose", name=one[0].strip(), block=number * (one in together)) for one in named
+                NamedGpu(number, "prose", name=one[0].strip(), block=number * (one in together), titled=titled)
+                for one in named
             )
         for gfx in _GFX.finditer(text):
             facts.gpus.append(NamedGpu(number, "prose", arch=gfx[0]))

@@ -9,11 +9,11 @@ from gpudoctor.intake.text.circumstances import read_told
 from gpudoctor.intake.text.compared import leave_out_compared
 from gpudoctor.intake.text.dkms import read_dkms
 from gpudoctor.intake.text.drivers import read_drivers
-from gpudoctor.intake.text.errors import read_errors, read_messages
+from gpudoctor.intake.text.errors import read_errors, read_messages, without_refuted
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.floods import is_short, telling_lines, without_floods
 from gpudoctor.intake.text.inventories import read_inventories
-from gpudoctor.intake.text.kernel_log import read_kernel_log
+from gpudoctor.intake.text.kernel_log import read_kernel_log, read_xids
 from gpudoctor.intake.text.key_values import read_key_values
 from gpudoctor.intake.text.languages import in_english
 from gpudoctor.intake.text.lines import Line, plain_lines
@@ -85,9 +85,11 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     leave_out_compared(sentences, facts)
     read_replaced(sentences, facts, matrix)
     read_asides(sentences, facts)
+    read_xids(sentences, facts)
     read_told(rest, sentences, facts, matrix)
     read_runs_as_root(rest, facts, matrix)
     read_program_errors(rest, facts)
+    without_refuted(facts)
     read_solved(sentences, facts, matrix)
     if all(gpu.vendor_only for gpu in facts.gpus):
         read_prose(rest, facts)

@@ -35,7 +35,7 @@ def pasted_torch(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch 
     if version is None:
         version = conda
     if version is None:
-        version = _asked_before_it_answered(facts)
+        version = _asked_before_it_answered(facts) or _named_beside_a_failure(facts, machine, matrix)
     if version is None:
         return _of_unknown_version(facts) or _of_index(facts, machine, matrix) or (None, ())
     torch, assumed = _torch(version, facts, machine, matrix, conda=conda is not None and conda.value == version.value)
@@ -50,6 +50,17 @@ def _asked_before_it_answered(facts: Facts) -> Statement | None:
     asked, answered = decided(facts, "torch asked"), decided(facts, "available")
     of_index = decided(facts, "torch index")
     return asked if asked and answered and not of_index and asked.line < answered.line else None
+
+
+def _named_beside_a_failure(facts: Facts, machine: Machine, matrix: Matrix) -> Statement | None:
+    """The release that a sentence names, of a text that also complains: who only talks of one may have any. Which
+    build it is must be known."""
+    release, available = decided(facts, "release of torch"), decided(facts, "available")
+    complains = bool(facts.errors) or any(one.complains for one in facts.told)
+    failed = complains or (available is not None and available.value == "False")
+    if release is None or not failed or machine.system.jetson.known:
+        return None
+    return release if _published(release.value, machine, matrix) else None
 
 
 def is_rocm(facts: Facts) -> bool:

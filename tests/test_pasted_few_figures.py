@@ -1,0 +1,207 @@
+"""What people write of a machine without its figures: a driver's branch, a distribution, the number of an error."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.finding import Finding, InstallDriver
+from tests.support.judged_texts import judgement, machine, problems
+
+MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
+
+
+def driver(text: str) -> str | None:
+    module = machine(text).nvidia.module
+    return module.value.version.partition(".")[0] if module.value and module.source.startswith("text") else None
+
+
+def first(text: str) -> Finding:
+    return next(iter(judgement(text).findings))
+
+
+def advice(finding: Finding) -> str:
+    remedy = finding.fixes[0].remedies[0]
+    return getattr(remedy, "text", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "branch"),
+    [
+        ("My RTX 3060 has the NVIDIA driver 535 and torch does not see it.", "535"),
+        ("GTX 1080 with driver 590: nvidia-smi says No devices were found", "590"),
+        ("NVIDIA 535 is incompatible with the GTX 760 and ignored it at boot.", "535"),
+        ("RTX 4090, nvidia-driver-550-open, CUDA error: no CUDA-capable device is detected", "550"),
+        ("The 570.xx driver is what my RTX 3080 has.", "570"),
+        ("The GPU is gone on my GTX 1060 since I upgraded to nvidia 595.", "595"),
+        # Near misses: several of them, another machine's, other numbers, what is only wished for, lists.
+        (f"RTX 3060: I tried drivers 535, 550 and 570. {MISMATCH}", None),
+        ("My RTX 3080 draws 550 W, whatever the driver.", None),
+        ("RTX 4090: the program needs driver 580 or newer.", None),
+        ("The NVIDIA 595 driver drops Pascal, so I stay on 580 with my GTX 1070.", None),
+        ("NVIDIA's driver 595 dropped Pascal; my GTX 1070 is fine.", None),
+        ("RTX 4090: before, with driver 550, all worked.", None),
+        ("My RX 580 driver crashes.", None),
+        ("RTX 3060\nrc  nvidia-driver-470  470.239.06-0ubuntu0.20.04.1 amd64 NVIDIA driver metapackage", None),
+        ("RTX 3060\ndriver   : nvidia-driver-535 - distro non-free", None),
+    ],
+)
+def test_the_branch_of_a_driver_is_enough(text: str, branch: str | None) -> None:
+    assert driver(text) == branch
+
+
+def test_a_release_counts_before_a_branch() -> None:
+    text = "RTX 3060, driver 550. nvidia-smi: Driver Version: 550.54.14"
+    assert machine(text).nvidia.module.value is not None
+    assert machine(text).nvidia.module.value.version == "550.54.14"  # type: ignore[union-attr]
+
+
+def test_a_branch_and_a_release_of_torch_without_its_last_figure_decide() -> None:
+    finding = first("torch 2.12 does not find my RTX 3060, nvidia driver 535 on Ubuntu")
+    assert finding.slug == "driver-too-old"
+    assert any(isinstance(remedy, InstallDriver) for remedy in finding.fixes[0].remedies)
+
+
+def test_a_release_of_torch_without_its_last_figure_counts_only_beside_a_complaint() -> None:
+    assert problems("I train with torch 2.4, and my RTX 5090 is still in its box.") == []
+    torch = machine("torch 2.4 on an RTX 5090: CUDA error: no kernel image is available for execution").torch
+    assert torch is not None
+    assert torch.version.startswith("2.4.0")
+
+
+@pytest.mark.parametrize(
+    ("text", "os"),
+    [
+        ("I am on Arch Linux with a GTX 1080.", "arch"),
+        ("Since I upgraded to Fedora 43, my RTX 3060 is not found.", "fedora"),
+        ("RTX 3060, NixOS, torch sees no GPU", "nixos"),
+        ("RTX 3060\nLinux box 6.17.4-200.fc42.x86_64 #1 SMP PREEMPT_DYNAMIC x86_64 GNU/Linux", "fedora"),
+        ("RTX 3060\nKernel: 6.12.65-1-lts", "arch"),
+        ("GTX 1050: the GPU is gone.\n`nixos-version`: 26.05.20260409.4c1018d (Yarara)", "nixos"),
+        ("GTX 1070: the GPU is gone since I rebased to `bazzite-nvidia:stable`", "bazzite"),
+        ("RTX 3060\nii  libc6  2.39\nInstalled: 570.133.07-0ubuntu0.24.04.1 of the archive", "ubuntu"),
+        # Near misses
+        ("RTX 3060: see https://wiki.archlinux.org/title/NVIDIA, I use NixOS/nixpkgs#1", ""),
+        ("RTX 3060: the Arch Linux wiki says so", ""),
+        ("RTX 3060: it works on Fedora, here it does not", ""),
+        ("RTX 3060\nGCC version: (Ubuntu 11.4.0-1ubuntu1) 11.4.0", ""),
+    ],
+)
+def test_a_distribution_without_a_number(text: str, os: str) -> None:
+    found = machine(text).system.os.value
+    assert (found.id if found else "") == os
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("dmesg shows repeated Xid 48 and Xid 94 on the A100, then the job dies.", "gpu-ecc"),
+        ("Xid 79 every night on my RTX 3090 rig", "gpu-off-bus"),
+        ("The H100 node was drained: `XID 95` in the log", "gpu-ecc"),
+        # Near misses: errors of programs, none at all, manuals.
+        ("Xid 13 and Xid 31 come from our own CUDA kernel on the H100.", ""),
+        ("No Xid 79 in dmesg, all runs on the RTX 3090.", ""),
+        ("If you see Xid 79, reseat the GPU.", ""),
+    ],
+)
+def test_the_number_of_an_error_in_a_sentence(text: str, slug: str) -> None:
+    assert [one for one in problems(text) if one] == ([slug] if slug else [])
+
+
+def test_memory_that_fails_is_replaced_and_not_only_looked_at() -> None:
+    assert "replaced" in advice(first("dmesg shows Xid 48 on the A100, uncorrectable."))
+
+
+def test_a_message_names_one_of_several_gpus() -> None:
+    text = (
+        "CUDA error: no kernel image is available for execution on the device with a Tesla K40c\n\n"
+        "The machine has a Tesla K80 and two Tesla K40c cards, which are all visible.\n"
+    )
+    finding = first(text)
+    assert [gpu.name for gpu in machine(text).gpus] == ["Tesla K80", "Tesla K40c"]
+    assert [gpu.name for gpu in finding.devices] == ["Tesla K40c"]
+    assert "sm_37" not in finding.fixes[0].title
+
+
+def test_of_gpus_that_may_be_of_several_machines_the_title_decides() -> None:
+    text = (
+        "# no kernel image is available for execution on the device with my RTX 5090\n\n"
+        "torch 2.5.1+cu124. A colleague compared it on an RTX 3090 or an A100, where all is well.\n"
+    )
+    assert [gpu.name for gpu in machine(text).gpus] == ["RTX 5090"]
+
+
+def test_boxes_that_nobody_checked_say_nothing() -> None:
+    form = (
+        "### Running it with Docker?\n\n- [ ] docker\n- [x] pip install\n\n"
+        "RTX 5090: no kernel image is available for execution on the device\n"
+    )
+    assert not machine(form).system.container.known
+    assert machine(form.replace("[ ]", "[x]")).system.container.known
+
+
+def test_the_form_of_wsl_is_of_wsl() -> None:
+    form = (
+        "### Windows Version\n\nMicrosoft Windows [Version 10.0.22631.3593]\n\n### WSL Version\n\n2.1.5.0\n\n"
+        "### Kernel Version\n\n5.15.146.1\n\nRTX 3060: torch.cuda.is_available() is False\n"
+    )
+    assert machine(form).system.wsl.known
+
+
+def test_the_table_of_nvidia_smi_without_a_cuda() -> None:
+    head = "| NVIDIA-SMI 450.80.02    Driver Version: 450.80.02    CUDA Version: N/A      |\n"
+    assert problems(head) == ["container-no-gpu"]
+    assert "NVIDIA_DRIVER_CAPABILITIES" in advice(first(head))
+    assert problems(f"{head}>>> torch.cuda.is_available()\nTrue\n") == []
+    assert problems(head.replace("N/A", "11.0")) == []
+
+
+def test_privileged_brings_no_library_into_a_container() -> None:
+    text = "$ sudo docker run -it --privileged image bash\nAssertionError: Found no NVIDIA driver on your system."
+    assert first(text).slug == "container-no-gpu"
+    assert "docker run --gpus all" in advice(first(text))
+
+
+def test_a_gpu_that_does_not_start_in_a_virtual_machine() -> None:
+    log = (
+        "[    1.103456] NVRM: GPU 0000:13:00.0: RmInitAdapter failed! (0x26:0x56:1463)\n"
+        "[    1.203456] Hardware name: {}, BIOS 6.00 11/12/2020\n"
+    )
+    assert "pciPassthru" in advice(first(log.format("VMware, Inc. VMware Virtual Platform")))
+    assert "pciPassthru" not in advice(first(log.format("ASUS System Product Name")))
+
+
+def test_a_gpu_is_named_in_the_middle_of_a_sentence() -> None:
+    text = (
+        "we run on rtx 5080 with yolo and see NVIDIA GeForce RTX 5080 with CUDA capability sm_120 is not compatible "
+        "with the current PyTorch installation.\n"
+        "The current PyTorch install supports CUDA capabilities sm_37 sm_50 sm_90 compute_37.\n"
+        "torch 2.7.0+cu118\n"
+    )
+    assert [gpu.name for gpu in machine(text).gpus] == ["NVIDIA GeForce RTX 5080"]
+    assert first(text).slug == "torch-no-arch-for-gpu"
+
+
+def test_the_image_in_a_title_tells_the_package() -> None:
+    text = (
+        "# [Usage]: vllm-openai:v0.7.3 fails: CUDA error: no kernel image is available for execution on the device\n"
+        "PyTorch version: 2.5.1+cu124\nGPU 0: Tesla P100-PCIE-16GB\nNvidia driver version: 550.54.14\n"
+        "Is CUDA available: True\n"
+    )
+    assert "llama.cpp" in advice(first(text))
+
+
+def test_a_build_that_is_named_before_its_torch() -> None:
+    torch = machine("V100, a cu130 build of torch 2.10: CUDA error: no kernel image is available").torch
+    assert torch is not None
+    assert torch.version == "2.10.0+cu130"
+
+
+def test_a_driver_that_is_too_old_is_updated_in_windows() -> None:
+    text = (
+        "(base) PS C:\\projects> docker run --gpus all image\n"
+        "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.8, please update your driver\n"
+        "| NVIDIA-SMI 551.78                 Driver Version: 551.78         CUDA Version: 12.4     |\n"
+    )
+    finding = first(text)
+    assert finding.slug == "driver-too-old"
+    assert finding.fixes[0].title == "Update the driver in Windows"
