@@ -156,6 +156,6 @@ def _runs_something(report: Report) -> bool:
 
 def _after_image(first: ReportedFinding | None, paths: tuple[str, ...]) -> Advice:
     if first is None:
-        return "`gpudoctor check` in the started container checks the rest.", ("gpudoctor", "check")
+        return "`gpudoctor check` in the started container or environment checks the rest.", ("gpudoctor", "check")
     why = f"Change the file and check it again; `gpudoctor explain {first.id}` tells more."
     return why, ("gpudoctor", "dockerfile", *paths)
