@@ -241,7 +241,8 @@ def test_calls_that_fail_after_cuda_did_not_start_are_no_second_fault() -> None:
 @pytest.mark.parametrize(
     ("xid", "slug", "severity"),
     [(62, "gpu-reset-needed", "warning"), (109, "gpu-reset-needed", "warning"),  # the catalogue asks for a reset
-     (54, "log-fault-described", "warning"), (13, "log-fault-described", "note"), (40, "log-fault-described", "note")],
+     (54, "log-fault-described", "warning"),  # auxiliary power
+     (13, "log-fault-described", "note"), (40, "log-fault-described", "note")],
 )  # fmt: skip
 def test_an_xid_without_a_cause_of_its_own_is_told_all_the_same(xid: int, slug: str, severity: str) -> None:
     """A text whose only complaint is an Xid was called free of problems."""
