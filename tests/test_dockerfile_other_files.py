@@ -31,10 +31,7 @@ FILES = {
     ),
     "task.yaml": ("resources:\n  accelerators: H100:8\nrun: |\n  torchrun train.py\n", "a task of SkyPilot"),
     "cluster.yaml": ("cluster_name: a\nprovider:\n  type: aws\n", "a cluster of Ray"),
-    "environment.yml": ("name: a\ndependencies:\n  - pytorch=2.5\n", "an environment of conda"),
-    "pixi.toml": ('[workspace]\nchannels = ["conda-forge"]\n', "a project of pixi"),
-    "pyproject.toml": ('[project]\nname = "a"\n', "a project of Python"),
-    "requirements-gpu.txt": ("torch==2.6.0\n", "a list of packages"),
+    "constraints.txt": ("torch==2.6.0\n", "a list of packages"),
     "app.py": ("import modal\napp = modal.App()\n", "an app of Modal"),
     "Dockerfile.jinja": ("FROM {{ base }}-x {{ y }}\n", "a template"),
 }
@@ -45,6 +42,33 @@ def test_a_file_of_another_kind_is_named_in_one_line(tmp_path: Path, name: str):
     text, kind = FILES[name]
     error = refusal(tmp_path / name, text)
     assert error.startswith(f"{tmp_path / name}: this is {kind}") and "\n" not in error
+
+
+PACKAGES = {
+    "environment.yml": "channels: [pytorch]\ndependencies:\n  - pytorch=2.5.1\n  - pytorch-cuda=12.4\n",
+    "requirements-gpu.txt": "torch==2.6.0\n",
+    "pyproject.toml": '[project]\nname = "a"\nversion = "1"\ndependencies = ["torch==2.6.0"]\n[tool.uv]\n',
+    "poetry/pyproject.toml": '[tool.poetry]\nname = "a"\n[tool.poetry.dependencies]\ntorch = "2.6.0"\n',
+}
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_what_a_list_of_packages_installs_is_judged(tmp_path: Path, name: str):
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text(PACKAGES[name])
+    (found,) = dockerfile_report(tmp_path / name, "--gpu", "RTX 5090")["findings"]
+    assert found["slug"] == "torch-no-arch-for-gpu"
+    assert "2.7.0" in (fix := found["fixes"][0]["steps"][0]["text"]) and "cu128" in fix
+    assert dockerfile_report(tmp_path / name, "--gpu", "RTX 4090")["verdict"] == "ok"
+
+
+def test_conda_takes_a_build_for_the_gpu_of_the_machine_that_it_runs_on(tmp_path: Path):
+    """In a build of an image there is none: conda-forge's pytorch is then one for CPUs."""
+    (tmp_path / "environment.yml").write_text("channels: [conda-forge]\ndependencies:\n  - pytorch=2.5.1\n")
+    assert dockerfile_report(tmp_path / "environment.yml", "--gpu", "RTX 4090")["findings"] == []
+    recipe = "FROM condaforge/miniforge3\nCOPY . .\nRUN conda env create -f environment.yml\n"
+    (tmp_path / "Dockerfile").write_text(recipe)
+    assert [one["slug"] for one in dockerfile_report(tmp_path, "--gpu", "RTX 4090")["findings"]] == ["torch-cpu-only"]
 
 
 def test_a_mistake_in_a_file_that_is_read_is_told_as_such(tmp_path: Path):

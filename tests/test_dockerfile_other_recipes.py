@@ -183,6 +183,17 @@ def test_the_variables_of_a_container_of_a_manifest(tmp_path: Path):
     assert '- {name: HSA_OVERRIDE_GFX_VERSION, value: "10.3.0"} in the environment of model' in fix(found)
 
 
+@pytest.mark.parametrize(
+    ("value", "limit", "hidden"),
+    [("", "nvidia.com/gpu: 1", True), ("void", "nvidia.com/gpu: 1", True), ("void", "cpu: 1", False),
+     ("all", "nvidia.com/gpu: 1", False)],
+)  # fmt: skip
+def test_a_container_that_hides_the_gpus_it_asks_for(tmp_path: Path, value: str, limit: str, hidden: bool):
+    found = pod(tmp_path, image="acme/train:1", limit=limit, variable=f"NVIDIA_VISIBLE_DEVICES={value}")
+    assert slugs(found) == ["compose-hides-gpus"] * hidden
+    assert not hidden or "numbers" not in fix(found)
+
+
 def test_a_line_of_a_manifest_that_is_not_yaml_is_named(tmp_path: Path):
     (tmp_path / "pod.yaml").write_text((POD % ("a", "b: 1", "C", "d")) + "---\napiVersion: v1\nkind: 'a' b\n")
     with pytest.raises(InputError, match="line 20"):

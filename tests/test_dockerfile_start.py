@@ -345,6 +345,11 @@ REFUSED_BY_COMPOSE = {
     "without anything": ("{count: all}", True),
     "both": ("{count: 1, device_ids: ['0'], capabilities: [gpu]}", True),
     "by CDI": ("{driver: cdi, device_ids: [nvidia.com/gpu=all]}", False),
+    "a driver that no engine has": ("{driver: rocm, count: all, capabilities: [gpu, video]}", True),
+    "a capability of no driver": ("{driver: amd, count: all, capabilities: [gpu, compute]}", True),
+    "AMD's driver": ("{driver: amd, count: all, capabilities: [gpu]}", False),
+    "a driver of CDI": ("{driver: nvidia.cdi, count: all, capabilities: [gpu]}", False),
+    "a driver by variable": ("{driver: '${DRIVER:-nvidia}', count: all, capabilities: [gpu]}", False),
     "by ids": ("{device_ids: ['0'], capabilities: [gpu]}", False),
     "all": ("{driver: nvidia, count: all, capabilities: [gpu]}", False),
 }
@@ -357,7 +362,28 @@ def test_a_reservation_that_compose_refuses(tmp_path: Path, name: str):
     service = f"{{image: vllm/vllm-openai:v0.11.0, ipc: host, {reserved}}}"
     (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {service}\n")
     found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
-    assert [one["slug"] for one in found] == ["compose-reservation-refused"] * refused
+    assert ("compose-reservation-refused" in [one["slug"] for one in found]) == refused
+
+
+LIBRARIES = {
+    "utility alone": ("[gpu, utility]", "", True),
+    "video, whatever the variable says": ("[gpu, video]", "NVIDIA_DRIVER_CAPABILITIES: all", True),
+    "the variable alone": ("[gpu]", "NVIDIA_DRIVER_CAPABILITIES: 'video,utility'", True),
+    "compute beside utility": ("[gpu, compute, utility]", "", False),
+    "only gpu": ("[gpu]", "", False),
+    "all, by the variable": ("[gpu]", "NVIDIA_DRIVER_CAPABILITIES: all", False),
+}
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_libraries_without_compute_are_told(tmp_path: Path, name: str):
+    """docker/compose#8583, mudler/LocalAI#11973: nvidia-smi works, libcuda.so.1 is not there."""
+    capabilities, variable, without = LIBRARIES[name]
+    reserved = f"deploy: {{resources: {{reservations: {{devices: [{{count: 1, capabilities: {capabilities}}}]}}}}}}"
+    service = f"image: vllm/vllm-openai:v0.11.0, ipc: host, environment: {{{variable}}}, {reserved}"
+    (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {{{service}}}\n  smi: {{image: x, {reserved}}}\n")
+    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    assert [one["slug"] for one in found] == ["compose-without-libcuda"] * without
 
 
 AS_USER = {

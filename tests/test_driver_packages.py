@@ -84,7 +84,7 @@ def installs(machine: Machine) -> tuple[str, str, str]:
         (release("pop", "22.04", "ubuntu", codename="jammy"), PASCAL, "580", "proprietary", "nvidia-driver-580"),
         (release("nobara", "43", "rhel", "centos", "fedora"), ADA, "595", "open", "dnf install akmod-nvidia"),
         (release("endeavouros", "", "arch"), ADA, "610", "open", "pacman -Syu"),
-        (release("kali", "2026.3", "debian"), ADA, "550", "open", "nvidia-open-kernel-dkms"),
+        (release("kali", "2026.3", "debian"), ADA, "550", "proprietary", "nvidia-driver libcuda1"),
         (release("springdale", "9.4", "rhel", "fedora"), ADA, "580", "open", "nvidia-driver:580-open"),
     ],
 )

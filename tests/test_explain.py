@@ -158,3 +158,18 @@ def test_a_row_of_a_site_without_any_literal_part(tmp_path: Path, text: str, cod
     )
     done = gpudoctor("explain", text, "--matrix", str(site))
     assert done.returncode == code and says in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("name", ["RX 6700 XT", "gfx1036", "4090"])
+def test_the_name_of_a_gpu_is_no_message_and_leads_to_what_answers(name: str) -> None:
+    """Its words stand in messages of programs: TensorFlow's of an RX 6700 XT was told."""
+    done = gpudoctor("explain", name)
+    assert (done.returncode, "gpudoctor recommend --gpu" in done.stdout) == (3, True)
+
+
+def test_a_complaint_with_a_gpu_in_it_is_one() -> None:
+    assert "is a GPU (" not in gpudoctor("explain", "my RTX 3060 is not used").stdout
+
+
+def test_a_word_of_checks_of_files_is_found() -> None:
+    assert "compose-no-device" in gpudoctor("explain", "kubernetes").stdout

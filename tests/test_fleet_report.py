@@ -118,6 +118,16 @@ def test_where_kinds_of_gpu_differ_each_has_its_own_norm() -> None:
     assert (odd(few), [one.fact for one in few.undecided]) == (set(), ["nvidia.driver"])
 
 
+def test_a_smaller_kind_of_gpu_that_agrees_is_not_accused_by_a_larger_one() -> None:
+    h100, a100 = KINDS["h100"], with_driver(KINDS["a100"], "575.57.08")
+    kinds = {**{f"h{n}": h100 for n in range(9)}, **{f"a{n}": a100 for n in range(4)}}
+    assert odd(merged(kinds)) == set()
+    assert odd(merged({**kinds, "a4": with_driver(a100, "570.133.20")})) == {("a4", "nvidia.driver")}
+    assert odd(merged({**kinds, "h9": with_driver(h100, "570.133.20")})) == {("h9", "nvidia.driver")}
+    two = {name: kinds[name] for name in kinds if name not in ("a2", "a3")}  # too few to have a norm
+    assert odd(merged(two)) == {("a0", "nvidia.driver"), ("a1", "nvidia.driver")}
+
+
 def test_nodes_of_another_kind_are_not_measured_by_the_majority() -> None:
     machines = nodes(20, **{f"amd{number}": KINDS["mi300"] for number in range(3)}, login=no_gpu_machine())
     assert odd(merged(machines)) == set()

@@ -35,6 +35,9 @@ def matrix() -> Matrix:
         ("K80", "sm_37"),
         ("T4", "sm_75"),
         ("RTX PRO 6000", "sm_120"),
+        ("NVIDIA GH200 Grace Hopper Superchip", "sm_90"),
+        ("RTX 3090 Ampere", "sm_86"),
+        ("TITAN X Pascal", "sm_61"),
         ("RTX 6000 Ada", "sm_89"),
         ("GTX TITAN X", "sm_52"),
         # as drivers print them
@@ -80,6 +83,13 @@ def matrix() -> Matrix:
 )
 def test_a_name_stands_for_one_architecture(matrix: Matrix, name: str, arch: str) -> None:
     assert [gpu.arch for gpu in matrix.gpus.gpus_by_name(name)] == [arch]
+
+
+@pytest.mark.parametrize("name", ["RTX A4000 Ada", "RTX 4090 Ampere", "V100 Turing"])
+def test_a_name_with_another_generation_than_its_gpu_has_is_none(matrix: Matrix, name: str) -> None:
+    """Whoever says RTX A4000 Ada may mean either: the Ampere RTX A4000 was taken."""
+    assert matrix.gpus.gpus_by_name(name) == ()
+    assert matrix.gpus.names_near("") == ()
 
 
 @pytest.mark.parametrize(

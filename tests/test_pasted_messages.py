@@ -238,6 +238,19 @@ def test_calls_that_fail_after_cuda_did_not_start_are_no_second_fault() -> None:
     assert problems(later) == ["nvidia-uvm-missing"]
 
 
+@pytest.mark.parametrize(
+    ("xid", "slug", "severity"),
+    [(62, "gpu-reset-needed", "warning"), (109, "gpu-reset-needed", "warning"),  # the catalogue asks for a reset
+     (54, "log-fault-described", "warning"),  # auxiliary power
+     (13, "log-fault-described", "note"), (40, "log-fault-described", "note")],
+)  # fmt: skip
+def test_an_xid_without_a_cause_of_its_own_is_told_all_the_same(xid: int, slug: str, severity: str) -> None:
+    """A text whose only complaint is an Xid was called free of problems."""
+    line = f"NVRM: Xid (PCI:0000:01:00): {xid}, pid=1234, name=python, Ch 00000008\n"
+    (found,) = judgement(line).findings
+    assert (found.slug, found.severity) == (slug, severity)
+
+
 def test_an_xid_in_a_sentence_is_read() -> None:
     assert problems('The kernel log has a Xid 79 error, the GPU has "fallen off the bus".\n') == ["gpu-off-bus"]
     assert problems("Xid 13 is all that the log has, no Xid 790\n") == []

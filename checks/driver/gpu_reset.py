@@ -24,7 +24,7 @@ _NO_GFXOFF = (
     "uses more power when idle)."
 )
 _ACTION = 154
-_GSP, _GSP_XIDS = "nvidia-gsp-silent", (119, 120)
+_GSP = "nvidia-gsp-silent"
 _RESET, _REBOOT, _DRAIN_PEERS, _DRAIN_AND_RESET = range(1, 5)
 
 
@@ -39,11 +39,10 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
 
     ## How it is judged
     For each GPU the last such line of this boot counts: a reset, a reboot, or no action any more. The result is a
-    warning, because a reset may not be logged. It is a note if the log only says that the GPU's own processor (GSP)
-    did not answer (Xid 119, 120, a missing heartbeat), unless somebody pasted the line as a complaint; a GPU that the
-    driver lists now has recovered. For an AMD GPU
-    the last finished reset counts: a warning if it failed. Nothing is reported if smoke kernels computed right, or if
-    the GPU is lost (gpu-off-bus).
+    warning, because a reset may not be logged. It is a note if the log only has an Xid after which NVIDIA's catalogue
+    asks for a reset (119: the GPU's own processor did not answer), or a missing heartbeat, unless somebody pasted the
+    line as a complaint; a GPU that the driver lists now has recovered. For an AMD GPU the last finished reset counts:
+    a warning if it failed. Nothing is reported if smoke kernels computed right, or if the GPU is lost (gpu-off-bus).
 
     ## Fix safety
     A reset or reboot ends every program on the GPU and changes nothing on disk.
@@ -51,26 +50,22 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
     for gpu in situation.machine.of_vendor("nvidia"):
         lines = lines_of(situation, gpu, (_XID, _GSP))
         requests = tuple(fault for fault in lines if fault.kind == _XID and fault.xid == _ACTION)
-        gsp_lines = () if requests else _gsp_lines(situation, gpu, lines)
-        action = _requested_action(requests[-1]) if requests else _RESET if gsp_lines else 0
+        hung = () if requests else _hung(situation, gpu, lines)
+        action = _requested_action(requests[-1]) if requests else _RESET if hung else 0
         lost = gpu.off_bus or bool(gpu.nvml and gpu.nvml.lost)  # gpu-off-bus reports it
         if not action or lost or situation.computed(gpu):
             continue
-        recovered = bool(gsp_lines) and not situation.log_is_the_complaint
+        recovered = bool(hung) and not situation.log_is_the_complaint
         severity: Severity = "note" if recovered else "warning"
-        reason = (
-            requests[-1].line.rpartition("(")[2].rstrip(") ")
-            if requests
-            else "its own processor (GSP) did not answer"
-        )
+        reason = requests[-1].line.rpartition("(")[2].rstrip(") ") if requests else _meaning(situation, hung[-1])
         yield finding(
             severity,
             (gpu,),
             message=f"The kernel log says that {gpu.name} needs recovery before it computes again: {reason}.",
-            saw=(requests or gsp_lines)[-1].line,
+            saw=(requests or hung)[-1].line,
             want="no recovery action",
             confidence="possible" if recovered else "likely",
-            evidence=log_evidence(situation, requests or gsp_lines),
+            evidence=log_evidence(situation, requests or hung),
             fixes=(_recovery(gpu, action),),
             refs=("NVIDIA Xid errors catalogue",),
         )
@@ -120,14 +115,20 @@ def amd_gpu_hang(situation: Situation) -> Verdicts:
         )
 
 
-def _gsp_lines(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
-    """Lines in which the GSP of this GPU does not answer. A line without an address counts for an only GPU. A GPU
-    that the driver lists has recovered, or its GSP was only slow."""
+def _hung(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...]) -> tuple[LogFault, ...]:
+    """Lines after which this GPU needs a reset. A line without an address counts for an only GPU. A GPU that the
+    driver lists has recovered, or its GSP was only slow."""
     if gpu.nvml is not None and not gpu.nvml.lost:
         return ()
     alone = len(situation.machine.of_vendor("nvidia")) == 1
-    silent = (fault for fault in lines if fault.kind == _GSP or (fault.kind == _XID and fault.xid in _GSP_XIDS))
-    return tuple(fault for fault in silent if fault.bdf or alone)
+    resets = {row.xid for row in situation.matrix.tables.xids if row.slug == "gpu-reset-needed"}
+    stopped = (fault for fault in lines if fault.kind == _GSP or fault.xid in resets)
+    return tuple(fault for fault in stopped if fault.bdf or alone)
+
+
+def _meaning(situation: Situation, fault: LogFault) -> str:
+    meanings = {row.xid: row.meaning for row in situation.matrix.tables.xids}
+    return meanings.get(fault.xid or 0, "its own processor (GSP) did not answer")
 
 
 def _failed_resets(situation: Situation) -> Iterator[Finding]:

@@ -30,7 +30,8 @@ def log_fault_described(situation: Situation) -> Verdicts:
     ## How it is judged
     Only where GPUs are described. Each cause that the log names leaves the verdict open, unless a problem of the
     driver explains it. Lines that somebody pasted into a report are what they complain about: then the cause that
-    they name is the problem, unless the text also shows that the GPU works.
+    they name is the problem, unless the text also shows that the GPU works. An Xid that names no cause is a warning
+    if it is one of the hardware, else a note with its meaning.
 
     ## Fix safety
     There is nothing to fix: `gpudoctor check` on the machine itself tells more.
@@ -41,12 +42,16 @@ def log_fault_described(situation: Situation) -> Verdicts:
         return
     patterns = {pattern.id: pattern for pattern in situation.matrix.tables.log_patterns}
     xids = {row.xid: row for row in situation.matrix.tables.xids}
-    told = set()
+    told: set[str | int] = set()
     for fault in log.faults:
         row = xids.get(fault.xid) if fault.xid is not None else patterns.get(fault.kind)
-        if row is None or row.slug is None or row.slug in told:
+        if row is None or (row.slug or fault.xid) in (None, *told):
             continue
-        told.add(row.slug)
+        told.add(row.slug or fault.xid or 0)
+        if row.slug is None:
+            if isinstance(row, XidMeaning) and situation.log_is_the_complaint:
+                yield _without_cause(fault, row, log.source)
+            continue
         if situation.log_is_the_complaint:
             yield _complaint(fault, row, log.source, situation.matrix.errors.workaround_of(row.slug))
             continue
@@ -55,6 +60,23 @@ def log_fault_described(situation: Situation) -> Verdicts:
             matters=pasted is None,
             fallback=True,
         )
+
+
+def _without_cause(fault: LogFault, row: XidMeaning, source: str) -> Finding:
+    """An Xid that names no cause: of the hardware it is a fault all the same."""
+    of_hardware = row.kind == "hardware"
+    return Finding(
+        severity="warning" if of_hardware else "note",
+        message=f"Xid {row.xid} in the kernel log means: {row.meaning}."
+        + (" That alone is no fault of the machine." if row.kind == "application" else ""),
+        saw=fault.line[:_SHOWN],
+        subject="the kernel log",
+        confidence="likely" if of_hardware else "possible",
+        evidence=(Evidence("kernel_log", fault.line[:_SHOWN], source),),
+        fixes=(by_hand(_CHECK_IT, _THERE),) if of_hardware else (),
+        refs=("NVIDIA Xid errors catalogue",),
+        fallback=True,
+    )
 
 
 def _complaint(fault: LogFault, row: LogPattern | XidMeaning, source: str, workaround: str) -> Finding:

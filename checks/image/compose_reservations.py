@@ -10,31 +10,35 @@ from gpudoctor.dockerfile.recipe import Recipe, about_service, change
 from gpudoctor.finding import Fix
 
 _MESSAGES = {
-    "misplaced": "has a key that compose does not know: {path}",
-    "no capabilities": "reserves a device without `capabilities`",
-    "count and device_ids": "names both `count` and `device_ids`, which exclude each other",
+    "misplaced": "has a key that compose does not know: {path}: compose refuses the file.",
+    "no capabilities": "reserves a device without `capabilities`: compose refuses the file.",
+    "count and device_ids": "has both `count` and `device_ids`, which exclude each other: compose refuses the file.",
+    "unknown to the engine": "reserves a device by a driver, or with capabilities, that Docker does not know: it is "
+    'not started ("could not select device driver").',
 }
 _WANTED = {
     "misplaced": "deploy.resources.reservations.devices",
     "no capabilities": "capabilities: [gpu]",
     "count and device_ids": "one of them",
+    "unknown to the engine": "driver: nvidia, or AMD's device nodes; capabilities: [gpu]",
 }
 
 
 @check("GPD632", "compose-reservation-refused", "image")
 def reservation_refused(recipe: Recipe) -> Verdicts:
-    """A service reserves devices in a form that compose refuses.
+    """A service reserves devices in a form that compose or the engine refuses.
 
     ## Why it matters
-    Compose stops before it starts any service.
+    Compose stops before it starts any service, or the engine does not start this one.
 
     ## How it is judged
     Every entry of `deploy.resources.reservations.devices` must have `capabilities`. `count` and `device_ids` exclude
     each other, also below `gpus`. Below `deploy` there is no key `gpus` or `runtime`, and `devices` stands below
-    `resources.reservations` alone.
+    `resources.reservations` alone. Docker has the drivers nvidia, amd and cdi, and each knows a few capabilities: a
+    driver `rocm` and a capability `tpu` exist nowhere. A driver or capability from a variable is not judged.
 
     ## Fix safety
-    `capabilities: [gpu]` is what `gpus: all` means, too.
+    `capabilities: [gpu]` is what `gpus: all` means, too. AMD's device nodes need nothing but the amdgpu driver.
     """
     for started in recipe.services:
         service = started.service
@@ -45,17 +49,27 @@ def reservation_refused(recipe: Recipe) -> Verdicts:
                 "no capabilities": change("Name the capability", *service.adding(at, "{}", "capabilities: [gpu]")),
                 "count and device_ids": change("Leave out one of them", f"{place}: count, or device_ids"),
                 "misplaced": _moved(service, at),
+                "unknown to the engine": _known(service, at),
             }[why]
             yield about_service(
                 service,
                 at=at,
                 severity="error",
-                message=f"{service.title} {_MESSAGES[why].format(path=at)}: compose refuses the file.",
-                saw=at if why == "misplaced" else why,
+                message=f"{service.title} {_MESSAGES[why].format(path=at)}",
+                saw=at if why in ("misplaced", "unknown to the engine") else why,
                 want="deploy.resources" if _is_part(at) else _WANTED[why],
                 fixes=(fix,),
-                refs=("Compose Deploy Specification: devices",),
+                refs=("Compose Deploy Specification: devices", "moby/moby daemon/devices.go, createDevicesConfig"),
             )
+
+
+def _known(service: Service, at: str) -> Fix:
+    """A reservation that the engine knows, or AMD's device nodes in its place."""
+    place = service.place_of(at)
+    if service.amd and not service.nvidia:
+        nodes = service.adding("devices", "[]", "/dev/kfd", "/dev/dri")
+        return change("Give it AMD's device nodes", f"{place}: leave out this device", *nodes)
+    return change("Name what Docker knows", f"{place}: driver: nvidia, capabilities: [gpu]")
 
 
 def _is_part(at: str) -> bool:
@@ -72,6 +86,54 @@ def _moved(service: Service, at: str) -> Fix:
     if not service.given_gpus:
         lines += service.adding(right, "[]", "{driver: nvidia, count: all, capabilities: [gpu]}")
     return change("Reserve the GPUs where compose takes it", *lines)
+
+
+@check("GPD657", "compose-without-libcuda", "image")
+def without_libcuda(recipe: Recipe) -> Verdicts:
+    """A service is given NVIDIA GPUs without the libraries that compute.
+
+    ## Why it matters
+    nvidia-smi works in the container, and every program that computes finds no libcuda.so.1.
+
+    ## How it is judged
+    A reservation that names libraries of the driver (`capabilities: [gpu, utility]`, `video`) mounts those alone,
+    whatever NVIDIA_DRIVER_CAPABILITIES says; without such names that variable of the service decides. One of
+    them must be `compute`, or `all` in the variable. Only services whose image is known to be for CUDA are judged.
+
+    ## Fix safety
+    More libraries of the host's driver are mounted, nothing else changes.
+    """
+    for started in recipe.services:
+        service, image = started.service, started.image
+        reserved = service.driver_libraries
+        libraries = reserved or service.environment.get("NVIDIA_DRIVER_CAPABILITIES", "")
+        named = {name.strip() for name in libraries.split(",")} - {""}
+        if not named or {"compute", "all"} & named or "$" in libraries or image is None or service.refused:
+            continue
+        if recipe.vendor(image) != "nvidia" or not started.given_nvidia:
+            continue
+        wanted = ", ".join(("gpu", *sorted({"compute", "utility", *named})))
+        at = next((path for path in service.keys if path.endswith(".capabilities")), "") if reserved else ""
+        yield about_service(
+            service,
+            at=at,
+            severity="error",
+            message=f"{service.title} is given GPUs with the libraries for {' and '.join(sorted(named))} alone: "
+            "libcuda.so.1 is not mounted, and nothing computes on them.",
+            saw=", ".join(sorted(named)),
+            want="compute",
+            fixes=(
+                change(
+                    "Add compute",
+                    *(
+                        (f"{service.place_of(at)}: capabilities: [{wanted}]",)
+                        if reserved
+                        else service.giving("NVIDIA_DRIVER_CAPABILITIES", f"compute,{libraries}")
+                    ),
+                ),
+            ),
+            refs=("docker/compose#8583", "mudler/LocalAI#11973"),
+        )
 
 
 @check("GPD624", "compose-device-misnamed", "image")

@@ -7,7 +7,9 @@ import re
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.recipe import Recipe, RecipeService, about_service, change
-from gpudoctor.dockerfile.variables import HIDING, VISIBLE, slip_in_devices
+from gpudoctor.dockerfile.variables import HIDING, NO_GPU, VISIBLE, slip_in_devices
+
+_OF_TOOLKIT = "NVIDIA_VISIBLE_DEVICES"
 
 
 @check("GPD623", "compose-hides-gpus", "image")
@@ -24,16 +26,17 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     By the value, in `environment` or a file of `env_file`. An error if the service is given a GPU, else a warning. A
     number counts among the GPUs that the container is given: with one GPU there is only 0, whichever of the host's it
     is. -1, an empty CUDA_VISIBLE_DEVICES and other words that hide the GPUs on purpose are a warning if the service
-    is given the GPUs that its image is made for; else they are not reported.
+    is given the GPUs that its image is made for; else they are not reported. So is an empty NVIDIA_VISIBLE_DEVICES,
+    void or none, of a Kubernetes container that asks for GPUs: it replaces what the device plugin says.
 
     ## Fix safety
     Without the variable a program sees the GPUs that the container is given.
     """
     for started in recipe.services:
         service = started.service
-        for name in VISIBLE:
+        for name in (*VISIBLE, _OF_TOOLKIT):
             value = service.environment.get(name, "")
-            why = slip_in_devices(value) or _beyond(service, name, value)
+            why = "" if name == _OF_TOOLKIT else slip_in_devices(value) or _beyond(service, name, value)
             if why or _contradicts(recipe, started, name):
                 sure = why and (service.given_gpus or service.privileged)
                 yield about_service(
@@ -44,13 +47,15 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
                     else f"{service.title} is given GPUs, and its {f'{name}={value}' if value else f'empty {name}'} "
                     "hides every GPU.",
                     saw=f"{name}={value}",
-                    want="not set, or numbers without quotes",
+                    want="not set" if name == _OF_TOOLKIT else "not set, or numbers without quotes",
                     fixes=(
                         change(
                             "Remove the variable",
                             f"{service.place_of_variable(name)}: leave out {name}, or write numbers:",
                             f"    {service.written_variable(name, 0)}",
-                        ),
+                        )
+                        if name != _OF_TOOLKIT
+                        else change("Remove the variable", f"{service.place_of_variable(name)}: leave out {name}"),
                     ),
                     refs=(
                         "pytorch/pytorch torch/cuda/__init__.py, _parse_visible_devices",
@@ -62,6 +67,8 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
 def _contradicts(recipe: Recipe, started: RecipeService, name: str) -> bool:
     """Whether a variable hides on purpose the GPUs that the service is given, and that its image is made for."""
     service, image = started.service, started.image
+    if name == _OF_TOOLKIT:  # compose writes its own value over it
+        return service.cluster and service.nvidia and service.environment.get(name, "all").strip() in NO_GPU
     vendor = recipe.vendor(image) if image is not None else None
     given = started.given_nvidia if vendor == "nvidia" else service.amd or service.kfd
     if vendor is None or not given or (name != "CUDA_VISIBLE_DEVICES" and vendor != "amd"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections import Counter
+from collections.abc import Sequence
 from itertools import groupby
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,6 +19,7 @@ from gpudoctor.cli.options import data_option, matrix_option, plugin_option
 from gpudoctor.engine import Suite
 from gpudoctor.host import InputError
 from gpudoctor.host.input_file import STDIN, read_given, reason_of
+from gpudoctor.matrix.names import loose_key
 from gpudoctor.plain_text import enumeration, is_command, questions
 from gpudoctor.render.explanation import print_explanation
 from gpudoctor.render.lines import printable
@@ -24,6 +27,7 @@ from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.errors import Message
+    from gpudoctor.matrix.gpu_models import Identity
     from gpudoctor.matrix.questions import Matrix
 
 _LIMIT = 1 << 20
@@ -31,6 +35,8 @@ _LINE = 300
 _UNKNOWN = 3
 _UNQUOTED = re.compile(r"\b(No module named|cannot import name|has no attribute) (\w[\w.]*)")
 """Words of Python's that a shell took the quotes of."""
+_GPU = 60
+"""Characters of the longest name of a GPU."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -53,7 +59,7 @@ def explain(words: tuple[str, ...], style: str | None, overlays: tuple[str, ...]
       python train.py 2>&1 | gpudoctor explain -
     """
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.suites import machine_checks
+    from gpudoctor.suites import image_checks, machine_checks
 
     suite, matrix = machine_checks(plugins), load_matrix(overlays)
     name = " ".join(words)  # a message that was not quoted
@@ -65,9 +71,13 @@ def explain(words: tuple[str, ...], style: str | None, overlays: tuple[str, ...]
     if not messages and (naming := _with_slugs_of(word, suite)):
         return _tell_naming(word, naming, style)
     messages = messages or _messages_in(_UNQUOTED.sub(r"\1 '\2'", text), matrix)
+    if not messages and (gpu := _gpu_of(name, matrix)):
+        return _tell_gpu(name, gpu, style)
     messages = messages or matrix.errors.messages_like(text) or _complaints(text, matrix)
     if not messages and word:
-        if naming := [one for one in suite if re.search(rf"\b{re.escape(word)}\b", one.explanation, re.IGNORECASE)]:
+        said = re.compile(rf"\b{re.escape(word)}\b", re.IGNORECASE)
+        every: tuple[Check[Any], ...] = (*suite, *image_checks())
+        if naming := [one for one in every if said.search(one.explanation)]:
             return _tell_naming(word, naming, style)
         suite.named(word)  # raises: what is near to it
     return _tell_messages(text, messages, suite, style)
@@ -102,19 +112,37 @@ def _from_stdin() -> str:
 # --- checks -----------------------------------------------------------------------------------------
 
 
-def _tell_checks(found: list[Check[Any]], style: str | None) -> int:
+def _tell_checks(found: Sequence[Check[Any]], style: str | None) -> int:
     if style == "json":
         return _print_json([(check.id, check.title, (check.slug,), "") for check in found])
     print_explanation("\n\n".join(f"# {check.id} {check.slug}\n\n{check.explanation}" for check in found), sys.stdout)
     return 0
 
 
-def _tell_naming(name: str, found: list[Check[Situation]], style: str | None) -> int:
+def _tell_naming(name: str, found: Sequence[Check[Any]], style: str | None) -> int:
     """The checks that have a word in their slugs or explanations, such as a variable."""
     if style == "json":
         return _tell_checks(found, style)
     click.echo("\n".join((f"{name} is named by:", *(f"  {one.id} {one.slug}: {one.title}" for one in found))))
     return 0
+
+
+def _gpu_of(name: str, matrix: Matrix) -> Identity | None:
+    """The GPU that a text is no more than the name of: "RX 6700 XT", gfx1036."""
+    found = matrix.gpus.gpus_by_name(name) if len(name) <= _GPU else ()
+    return next((gpu for gpu in found if name.lower() == gpu.arch or loose_key(name) in loose_key(gpu.name)), None)
+
+
+def _tell_gpu(name: str, gpu: Identity, style: str | None) -> int:
+    """What to ask about a GPU: it is neither a problem nor a message."""
+    if style == "json":
+        _print_json([])
+    else:
+        click.echo(
+            f"{name} is a GPU ({gpu.arch}), neither a problem nor an error message. Its torch, and how a build fits "
+            f"it:\n  gpudoctor recommend --gpu {quote(name)}\n  gpudoctor whatif --gpu {quote(name)} --torch VERSION"
+        )
+    return _UNKNOWN
 
 
 # --- messages ---------------------------------------------------------------------------------------

@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 
 _SERVICES = 1000
 _DRIVERS = ("nvidia", "cdi", "amd", "rocm")
+_LIBRARIES = frozenset({"compute", "compat32", "graphics", "utility", "video", "display"})
+"""Capabilities that stand for libraries of NVIDIA's driver: those that are named are mounted, and no others."""
+_CAPABILITIES: dict[str, frozenset[str]] = {
+    "nvidia": _LIBRARIES | {"gpu", "nvidia"},
+    "amd": frozenset({"gpu", "amd"}),
+    "": _LIBRARIES | {"gpu", "nvidia", "amd"},
+}
+"""What the engine's drivers take, as of moby daemon/nvidia_linux.go and amd_linux.go."""
+_OF_ANY = ("cdi", "nvidia.cdi", "nvidia.runtime-hook")
+"""Its drivers that read no capabilities."""
 _RENDER = re.compile(r"/dev(/dxg|/dri(?!/card)|$)")
 _MISPLACED = ("gpus", "devices", "runtime", "reservations", "limits")
 """Keys that people write somewhere below `deploy`, where compose has no such key."""
@@ -48,7 +58,7 @@ class Service(Struct, frozen=True):
     gpu_count: int | None = None
     """How many GPUs it is given; None where that is not written as a number."""
     refused: str = ""
-    """What is wrong with its reservations, so that compose refuses the file."""
+    """What is wrong with its reservations, so that compose or the engine refuses them."""
     refused_at: str = ""
     """The path of the device that is wrong."""
     kfd: bool = False
@@ -63,6 +73,8 @@ class Service(Struct, frozen=True):
     groups: tuple[str, ...] = ()
     user: str = ""
     privileged: bool = False
+    driver_libraries: str = ""
+    """What its reservations put in place of any NVIDIA_DRIVER_CAPABILITIES."""
     environment: dict[str, str] = {}
     env_files: tuple[str, ...] = ()
     """Files with more variables, relative to the compose file."""
@@ -241,6 +253,9 @@ def _service(
         groups=tuple(str(group) for group in _list(given.get("group_add"))),
         user=str(given.get("user") or ""),
         privileged=given.get("privileged") is True,
+        driver_libraries=",".join(
+            name for _, one in _asked(given, deploy) for name in _capabilities(one) if name in _LIBRARIES
+        ),
         environment=environment,
         env_files=tuple(map(_path, _list(given.get("env_file")))),
         entrypoint=_words(given.get("entrypoint")),
@@ -278,7 +293,7 @@ def _reservations(deploy: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refused(given: dict[str, Any], deploy: dict[str, Any]) -> tuple[str, str]:
-    """Why compose refuses the reservations of a service, and the path of the first key or device that it refuses."""
+    """Why the reservations of a service are refused, and the path of the first key or device that is."""
     resources = deploy.get("resources")
     resources = resources if isinstance(resources, dict) else {}
     for above, part, known in (
@@ -290,14 +305,28 @@ def _refused(given: dict[str, Any], deploy: dict[str, Any]) -> tuple[str, str]:
         for key in part if isinstance(part, dict) else ():
             if key in _MISPLACED and key not in known:
                 return "misplaced", f"{above}.{key}"
-    reserved = _numbered("deploy.resources.reservations.devices", _list(_reservations(deploy).get("devices")))
-    for path, one in (*_numbered("gpus", _wanted(given)), *reserved):
+    for path, one in _asked(given, deploy):
         if one.get("count") is not None and one.get("device_ids"):
             return "count and device_ids", path
-    for path, one in reserved:
-        if "capabilities" not in one and one.get("driver") != "cdi":
+    for path, one in _asked(given, deploy):
+        if path.startswith("deploy") and "capabilities" not in one and one.get("driver") != "cdi":
             return "no capabilities", path
+    for path, one in _asked(given, deploy):
+        driver, named = str(one.get("driver") or ""), _capabilities(one)
+        unjudged = "$" in f"{driver}{named}" or driver in _OF_ANY
+        if not unjudged and not set(named) <= _CAPABILITIES.get(driver, frozenset()):
+            return "unknown to the engine", path
     return "", ""
+
+
+def _asked(given: dict[str, Any], deploy: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """The devices of `gpus` and of the reservations, with their paths."""
+    reserved = _list(_reservations(deploy).get("devices"))
+    return [*_numbered("gpus", _wanted(given)), *_numbered("deploy.resources.reservations.devices", reserved)]
+
+
+def _capabilities(device: dict[str, Any]) -> list[str]:
+    return [str(name) for name in _list(device.get("capabilities", ["gpu"]))]
 
 
 def _numbered(path: str, values: list[Any]) -> list[tuple[str, dict[str, Any]]]:

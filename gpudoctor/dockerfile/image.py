@@ -127,9 +127,9 @@ class Image(Struct, frozen=True, eq=False):
     source: tuple[str, ...] = ()
     """The lines of the file."""
     definitions: Definitions = Definitions()
-    form: Literal["dockerfile", "definition", "service"] = "dockerfile"
+    form: Literal["dockerfile", "definition", "service", "packages"] = "dockerfile"
     """What the file is: a definition of Apptainer, and a file of services that names the image, have other words for
-    the same."""
+    the same. "packages": it lists packages, and `base` is the command that installs them."""
 
     def place(self, line: int) -> str:
         """A place in the file: "Dockerfile:12"."""
@@ -159,7 +159,8 @@ class Image(Struct, frozen=True, eq=False):
 
     def written_from(self, image: str) -> str:
         """The line that names the base image."""
-        return {"dockerfile": "FROM ", "definition": "From: ", "service": "image: "}[self.form] + image
+        words = {"dockerfile": "FROM ", "definition": "From: ", "service": "image: ", "packages": ""}
+        return words[self.form] + image
 
     def on_base(self, image: str) -> str:
         """The same, with its place."""

@@ -1,8 +1,9 @@
-"""Recipes that are not read: what a file is, and what can be checked in its place."""
+"""Other files than recipes: the command that installs what they list, or what can be checked in their place."""
 
 from __future__ import annotations
 
 import re
+import shlex
 from typing import NamedTuple
 
 _LONGEST = 64 << 10
@@ -20,6 +21,8 @@ class _Kind(NamedTuple):
     """What the name of such a file matches."""
     text: tuple[str, ...] = ()
     """What stands on lines of it: all of these."""
+    command: str = ""
+    """What installs the packages that it lists; "{}" is its name."""
 
 
 _KINDS = (
@@ -33,10 +36,26 @@ _KINDS = (
     _Kind("an action of GitHub", _ITS_IMAGE, r"action\.ya?ml$"),
     _Kind("a task of SkyPilot", _IN_A_JOB, text=(r"resources:", r"(run|setup):")),
     _Kind("a cluster of Ray", _IN_A_JOB, text=(r"cluster_name:", r"provider:")),
-    _Kind("an environment of conda", _INSTALLED, text=(r"dependencies:", r"[ \t]*-\s")),
-    _Kind("a project of pixi", _INSTALLED, r"pixi\.(toml|lock)$"),
-    _Kind("a project of Python", _INSTALLED, r"pyproject\.toml$|setup\.(py|cfg)$|Pipfile|(uv|poetry|pdm)\.lock$"),
-    _Kind("a list of packages", _INSTALLED, r"(.*[._-])?(requirements|constraints)([._-].*)?\.(txt|in)$"),
+    _Kind(
+        "an environment of conda",
+        _INSTALLED,
+        r".*\.ya?ml$",
+        (r"dependencies:", r"[ \t]*-\s"),
+        "conda env create -f {}",
+    ),
+    _Kind("a project of pixi", _INSTALLED, r"pixi\.(toml|lock)$", command="pixi install"),
+    _Kind("a project of Python", _INSTALLED, r"Pipfile(\.lock)?$", command="pipenv install"),
+    _Kind("a project of Python", _INSTALLED, r"poetry\.lock$", command="poetry install"),
+    _Kind("a project of Python", _INSTALLED, r"pdm\.lock$", command="pdm install"),
+    _Kind("a project of Python", _INSTALLED, r"uv\.lock$", command="uv sync"),
+    _Kind("a project of Python", _INSTALLED, r"pyproject\.toml$", (r"\[tool\.poetry\b",), "poetry install"),
+    _Kind("a project of Python", _INSTALLED, r"pyproject\.toml$", (r"\[tool\.pdm\b",), "pdm install"),
+    _Kind("a project of Python", _INSTALLED, r"pyproject\.toml$", (r"\[tool\.uv\b",), "uv sync"),
+    _Kind("a project of Python", _INSTALLED, r"(pyproject\.toml|setup\.(py|cfg))$", command="pip install ."),
+    _Kind(
+        "a list of packages", _INSTALLED, r"(.*[._-])?requirements([._-].*)?\.(txt|in)$", command="pip install -r {}"
+    ),
+    _Kind("a list of packages", _INSTALLED, r"(.*[._-])?constraints([._-].*)?\.(txt|in)$"),
     _Kind("a batch script of Slurm", _IN_A_JOB, text=(r"#SBATCH\s",)),
     _Kind("a job of PBS", _IN_A_JOB, text=(r"#PBS\s",)),
     _Kind("an app of Modal, whose image is written in Python", _IN_A_JOB, text=(r"(import|from) modal\b",)),
@@ -47,9 +66,20 @@ _KINDS = (
 
 def other_kind(name: str, text: str) -> str:
     """What a file is that is neither a Dockerfile nor a compose file, with what to do instead; "" if unknown."""
+    kind = _kind(name, text)
+    return f"this is {kind.title}, which is not read: {kind.advice}" if kind else ""
+
+
+def installing(name: str, text: str) -> str:
+    """The command that installs what a file lists; "" if it is no such file."""
+    kind = _kind(name, text)
+    return kind.command.replace("{}", shlex.quote(name)) if kind else ""
+
+
+def _kind(name: str, text: str) -> _Kind | None:
     head = text[:_LONGEST]
     for kind in _KINDS:
         named = not kind.name or re.match(kind.name, name, re.IGNORECASE)
         if named and all(re.search(rf"^{sign}", head, re.MULTILINE) for sign in kind.text):
-            return f"this is {kind.title}, which is not read: {kind.advice}"
-    return ""
+            return kind
+    return None

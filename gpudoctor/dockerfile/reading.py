@@ -17,12 +17,14 @@ from gpudoctor.dockerfile.devcontainer import read_devcontainer
 from gpudoctor.dockerfile.ignored import without_ignored
 from gpudoctor.dockerfile.image import Image, Later
 from gpudoctor.dockerfile.kubernetes import is_manifest, read_manifests
-from gpudoctor.dockerfile.other_files import other_kind
+from gpudoctor.dockerfile.other_files import installing, other_kind
 from gpudoctor.dockerfile.recipe import RecipeService
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
+from gpudoctor.dockerfile.variables import OVERRIDE_CUDA
 from gpudoctor.host import InputError
 from gpudoctor.host.input_file import read_given, read_input
+from gpudoctor.matrix.rows import BaseImage
 
 if TYPE_CHECKING:
     from gpudoctor.dockerfile.image import Read
@@ -54,7 +56,7 @@ def read_recipes(paths: Sequence[str], matrix: Matrix, arguments: Mapping[str, s
 
 def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target: str) -> Parts:
     """Images and services of a Dockerfile, an Apptainer definition, a compose file, a Kubernetes manifest, a
-    devcontainer.json or a folder. Raises InputError with file and line."""
+    devcontainer.json, a file that lists packages, or a folder. Raises InputError with file and line."""
     reader = _Reader(matrix, arguments)
     if os.path.isdir(path):
         places = [os.path.join(path, name) for name in (*COMPOSE, *DOCKERFILES, *DEFINITIONS)]
@@ -78,6 +80,8 @@ def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target:
         if own and _place(own) not in {image.file for image in images}:
             images = (*images, reader.image(own, path, arguments, target))
         return images, services
+    if (packages := reader.packages(path)) is not None:
+        return (packages,), ()
     if path.endswith((".yaml", ".yml")):
         return reader.compose(path)
     if os.path.basename(path) in DEVCONTAINERS:
@@ -171,6 +175,22 @@ class _Reader:
         with _named(file):
             image = self._of_service(service, folder, later)
         return ((image,) if image is not None else ()), (RecipeService(service, image),)
+
+    def packages(self, file: str) -> Image | None:
+        """What the command that installs a list of packages makes on a machine with a GPU, where conda takes builds
+        for it; None for other files."""
+        folder, name = os.path.split(file)
+        if name in (*COMPOSE, *DOCKERFILES, *DEFINITIONS, *DEVCONTAINERS):
+            return None
+        command = installing(name, _text(file))
+        if not command:
+            return None
+        later = Later(_place(file), ((1, command),), self._context(folder))
+        with _named(file):
+            text = f"FROM scratch\nENV {OVERRIDE_CUDA}=machine"
+            found = read_dockerfile(_place(file), text, self._matrix, later.read, bounds=self._bounds, later=later)
+        bare = BaseImage(pattern="", example="", source="", checked="")
+        return replace(found, base=command, facts=bare, bases=(), settings={}, form="packages")
 
     def _elsewhere(self, file: str, folder: str) -> list[tuple[Service, bool]]:
         """The services of the other compose files of a folder (compose.gpu.yaml, say), and whether compose adds them

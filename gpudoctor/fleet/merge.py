@@ -171,7 +171,7 @@ class Comparison:
             value = node.facts.get(fact.name) or _absent(fact.name, node)
             if value is None:
                 continue
-            kin = node if node.model else self._kin.get((node.role, stem(node.name)), node)
+            kin = self._kin_of(node)
             if fact.name.startswith(_VENDORS) and not fact.name.startswith(kin.vendor or "no GPU"):
                 continue
             key = (node.role, *_kind(fact, node.platform, kin))
@@ -186,24 +186,34 @@ class Comparison:
         return good.facts.get(fact.name) or _absent(fact.name, good)
 
     def _compare(self, fact: ComparedFact, values: dict[str, str], wanted: str | None) -> None:
-        found = golden_norm(values, wanted) if wanted is not None else norm_of(values)
-        if isinstance(found, Split):
-            kinds: dict[str, dict[str, str]] = defaultdict(dict)
-            for node, value in values.items():
-                kinds[self._by_name[node].model][node] = value
-            each = [(alike, norm_of(alike)) for alike in kinds.values()]
-            telling = not any(isinstance(norm, Split) or len(alike) < LEAST for alike, norm in each)
-            if len(kinds) > 1 and telling:
-                # Each kind of GPU has its own norm: what is split is the fleet, not a kind.
-                for alike, norm in each:
-                    if isinstance(norm, Norm):
-                        self._accuse(fact, alike, norm)
-            elif not (fact.own and found.is_total):
-                split = self._undecided.setdefault(fact.name, {})
-                for value, names in found.values.items():
-                    split[value] = (*split.get(value, ()), *sorted(names, key=natural))
-        elif found is not None:
-            self._accuse(fact, values, found)
+        """A kind of GPU whose nodes agree among themselves has its own norm; the other nodes have that of all."""
+        if wanted is not None:
+            if by_the_good := golden_norm(values, wanted):
+                self._accuse(fact, values, by_the_good)
+            return
+        kinds: dict[str, dict[str, str]] = defaultdict(dict)
+        for node, value in values.items():
+            kinds[self._kin_of(self._by_name[node]).model][node] = value
+        rest: dict[str, str] = {}
+        for alike in kinds.values():
+            if majority(alike) is None:
+                rest |= alike
+            elif isinstance(norm := norm_of(alike), Norm):
+                self._accuse(fact, alike, norm)
+        found = norm_of(values)
+        if isinstance(found, Norm):
+            odd = {node: value for node, value in found.odd.items() if node in rest}
+            self._accuse(fact, values, replace(found, odd=odd))
+        elif isinstance(found, Split) and norm_of(rest) is not None:
+            split = Split({value: tuple(one for one in rest if rest[one] == value) for value in rest.values()})
+            if not (fact.own and split.is_total):
+                undecided = self._undecided.setdefault(fact.name, {})
+                for value, names in split.values.items():
+                    undecided[value] = (*undecided.get(value, ()), *sorted(names, key=natural))
+
+    def _kin_of(self, node: Node) -> Node:
+        """The node, or one of the kind that it was before it lost its GPUs."""
+        return node if node.model else self._kin.get((node.role, stem(node.name)), node)
 
     def _accuse(self, fact: ComparedFact, values: dict[str, str], norm: Norm) -> None:
         usual, others = self._usual(node for node in values if node not in norm.odd)

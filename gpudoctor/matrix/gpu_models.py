@@ -147,7 +147,14 @@ class Gpus:
         direct = self._by_architecture(text)
         if direct is not None:
             return (direct,)
-        return self._of_words(text) or self._of_alternatives(text) or self._of_parts(text)
+        found = self._of_words(text) or self._of_alternatives(text) or self._of_parts(text)
+        said = self._generations.intersection(names.words(text))  # there is no RTX A4000 Ada
+        return tuple(gpu for gpu in found if said <= set((gpu.family or " ".join(said)).lower().split()))
+
+    @cached_property
+    def _generations(self) -> frozenset[str]:
+        """The words that name generations of NVIDIA's."""
+        return frozenset(word for row in self.tables.capabilities for word in row.architecture.lower().split())
 
     def _of_words(self, text: str) -> tuple[Identity, ...]:
         """The GPUs of a name, by the strictest of the keys that finds any."""
@@ -210,6 +217,8 @@ class Gpus:
             return architectures
         asked, maker = names.short_key(name[:100]), _maker(name)
         asked = re.sub(r"(?<=\d)o|o(?=\d)", "0", asked)
+        if not asked:
+            return ()
         named = {
             key: gpu.name
             for key, found in _index(self._named, names.short_key).items()

@@ -166,6 +166,6 @@ def _after_image(first: ReportedFinding | None, paths: tuple[str, ...]) -> Advic
         checks = "No GPU was named: `--gpu NAME` checks the image for that one."
         return checks, ("gpudoctor", "dockerfile", *paths, "--gpu", "NAME")
     if first is None:
-        return "`gpudoctor check` in the started container checks the rest.", _THERE
+        return "`gpudoctor check` in the started container or environment checks the rest.", _THERE
     why = f"Change the file and check it again; `gpudoctor explain {first.id}` tells more."
     return why, ("gpudoctor", "dockerfile", *paths)

@@ -130,15 +130,14 @@ def _way_out(answer: Recommendation, again: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _subject(answer: Recommendation, machine: Machine) -> str:
-    from gpudoctor.situation.nvidia_driver import cuda_driver
+    from gpudoctor.situation.nvidia_driver import driver_shown
 
     gpus = [_gpu(gpu) for gpu in answer.gpus] or ["no GPU"]
-    driver = cuda_driver(machine)
     # Jetson Linux has driver numbers of its own, which decide nothing.
     nvidia = any(gpu.vendor == "nvidia" for gpu in answer.gpus) and not machine.system.jetson.known
     environment = machine.environment.value
     python = f"Python {(environment and environment.python.value) or 'unknown'}"
-    parts = (", ".join(gpus), f"driver {driver or 'unknown'}" if nvidia else "", python, machine.system.platform)
+    parts = (", ".join(gpus), f"driver {driver_shown(machine)}" if nvidia else "", python, machine.system.platform)
     return ", ".join(filter(None, parts))
 
 

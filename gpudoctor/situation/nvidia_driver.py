@@ -69,6 +69,14 @@ def _answered_version(machine: Machine) -> str | None:
     return next((answer.driver_version for answer in answers if answer.driver_version), None)
 
 
+def driver_shown(machine: Machine) -> str:
+    """The version of the driver for a person: also that of Windows, which decides nothing under WSL2."""
+    if version := cuda_driver(machine):
+        return version
+    answered = _answered_version(machine)
+    return f"{answered} of Windows" if answered and machine.system.wsl.value else answered or "unknown"
+
+
 def no_driver(machine: Machine) -> bool:
     """Whether no NVIDIA driver is present, as far as its version would be known."""
     return machine.nvidia.module.absent and not has_own_numbers(machine) and cuda_driver(machine) is None

@@ -47,6 +47,8 @@ DOCKERFILES: dict[str, str] = {
     'CMD ["/root/venv/bin/python", "train.py"]',
     "image-preflight-without-command": "FROM python:3.12-slim\nRUN pip install gpudoctor-cli\n"
     'ENTRYPOINT gpudoctor preflight --\nCMD ["python", "train.py"]',
+    "compose-without-libcuda": "services:\n  serve:\n    image: vllm/vllm-openai:v0.11.0\n    shm_size: 8g\n"
+    "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu, utility]}]}}}",
     "compose-drops-preflight": "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\nRUN pip install gpudoctor-cli\n"
     'ENTRYPOINT ["gpudoctor", "preflight", "--"]\nCMD ["python", "train.py"]',
     "image-too-new-for-driver": "FROM nvidia/cuda:13.0.1-base-ubuntu22.04",
