@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from gpudoctor.late_regex import late
 from gpudoctor.render.headline import computed_on_gpu, is_described, other_frameworks, usable
 from gpudoctor.render.lines import Line
 from gpudoctor.render.steps import command_line
@@ -24,6 +25,7 @@ _CHOOSING = ("--python", "--env", "--matrix")
 _TAKES = {"snapshot": ("--python", "--root", "--env"), "smoke": ("--python", "--env", "--matrix"), "recommend": None}
 """The options that choose a machine, of those that a command takes; None: all of them."""
 
+_SENTENCE = late(r"(?<=[.;])\s+(?=[A-Z`])(?<!e\.g\. )(?<!i\.e\. )")
 _SEEN = "GPD442"
 """Asks what an error message tells."""
 _DEEPER = {"quick": "standard", "standard": "full"}
@@ -47,7 +49,15 @@ def next_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     yield [(why, "")]
     of_description = report.subject.kind != "machine" or is_described(report)
     elsewhere = elsewhere or (argv in (_THERE, _same_check_here(look.again)) and of_description)
-    yield next_line(argv, ON_THAT_MACHINE if elsewhere else NEXT)
+    by_hand = _by_hand(report) if argv[:2] == ("gpudoctor", "explain") and report.subject.kind == "text" else ""
+    yield [(NEXT, "bold"), (by_hand, "")] if by_hand else next_line(argv, ON_THAT_MACHINE if elsewhere else NEXT)
+
+
+def _by_hand(report: Report) -> str:
+    """What a person does first for the first problem: of a text, no command here fixes it."""
+    fixes = next((finding.fixes for finding in report.findings if finding.severity != "note"), ())
+    step = next((step for fix in fixes[:1] for step in fix.steps if isinstance(step, ManualStep)), None)
+    return _SENTENCE.split(step.text.strip().split("\n")[0], maxsplit=1)[0] if step else ""
 
 
 def _next(report: Report, look: ReportStyle) -> Advice:
@@ -132,7 +142,7 @@ def _same(command: str, again: tuple[str, ...]) -> tuple[str, ...]:
 def _after_problem(first: ReportedFinding, report: Report, look: ReportStyle) -> Advice:
     explain, kind = f"`gpudoctor explain {first.id}` tells more.", report.subject.kind
     if not first.fixes or kind == "whatif" or (kind == "text" and not _runs_something(report)):
-        return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
+        return explain if kind == "text" else "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
     if kind == "text" and "-" in look.again:  # stdin is read; what is on the machine is known there
         return f"`gpudoctor fix` shows and applies the fix; {explain}", ("gpudoctor", "fix")
     if kind == "text":

@@ -116,9 +116,10 @@ def _next(report: Report, look: ReportStyle) -> Iterator[Markup]:
     if look.best:
         yield element("p", "Best build here: ", look.best[0])
         yield copied(clean(look.best[1]))
-    *why, (_, (command, _)) = list(next_lines(report, look))
+    *why, last = list(next_lines(report, look))
     yield from (element("p", spans(line)) for line in why)
-    yield copied(clean(command))
+    command, style = last[-1]
+    yield copied(clean(command)) if style == "command" else element("p", spans(last))
 
 
 def _machine(
