@@ -38,6 +38,9 @@ _WITH_BUILD = late(
     r"(?P<build>cu1[0-3]\d|rocm\d\.\d)\b"
 )
 """A sentence that names a release of torch and its build: "torch 2.8 cu129"."""
+_ALONE = late(r"\s{0,8}['\"]?(?P<version>[12]\.\d{1,2}\.\d{1,2}[\w.]{0,20}\+(?:rocm\d|cu1\d)[\w.]{1,30})['\"]?\s*")
+"""What `print(torch.__version__)` prints."""
+_FOR_ROCM = late(r"(?i)\binstalled\b[^.;!?\n]{0,24}\b(?:py)?torch\b[`'\"]? (?:with|for) [`'\"]?rocm ?(?P<rocm>\d\.\d)\b")
 _CUDA_BESIDE = late(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
 _SDNEXT = late(r".{0,40}INFO\s{1,8}Torch: torch==(?P<version>\d\S{2,40})")
 _NOT_INSTALLED = late(
@@ -130,6 +133,8 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
             _device(number, text, facts, rocm=_is_below_rocm(place, lines))
         if "orch" in text:
             _torch(number, text, facts)
+        elif ("+rocm" in text or "+cu1" in text) and (alone := _ALONE.fullmatch(text)):
+            facts.say("torch", alone["version"], number, "program")
         if "AMD arch" in text and (arch := _AMD_ARCH.search(text)):
             facts.gpus.append(NamedGpu(number, "program", arch=arch["gfx"]))
         if "ormers" in text and (found := _XFORMERS.search(text)):
@@ -207,3 +212,5 @@ def _torch(number: int, text: str, facts: Facts) -> None:
     elif build := _WITH_BUILD.search(text):
         release = build["version"] if build["version"].count(".") > 1 else f"{build['version']}.0"
         facts.say("torch", f"{release}+{build['build'].lower()}", number, "prose")
+    elif (of_rocm := _FOR_ROCM.search(text)) and not _NOT_INSTALLED.search(text[of_rocm.start() :]):
+        facts.say("torch hip", of_rocm["rocm"], number, "prose")
