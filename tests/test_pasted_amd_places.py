@@ -48,7 +48,7 @@ def test_in_lxc_a_node_that_may_not_be_opened_has_the_wrong_group() -> None:
         "LXD container on Ubuntu with a Radeon VII: rocminfo: Unable to open /dev/kfd read-write: Permission denied"
     )
     assert problems(text) == ["amd-device-permission"]
-    assert "gid=N" in advice(text)
+    assert "AddContainerFlags" in advice(text)
     text = "Proxmox LXC, RX 7600. In it renderD128 is root:render, but /dev/kfd is root:root 0660."
     assert problems(text) == ["amd-device-permission"]
     assert problems("My LXC container with the Radeon 780M works fine, ollama uses the GPU.") == []

@@ -57,7 +57,9 @@ def _by_hand(report: Report) -> str:
     """What a person does first for the first problem: of a text, no command here fixes it."""
     fixes = next((finding.fixes for finding in report.findings if finding.severity != "note"), ())
     step = next((step for fix in fixes[:1] for step in fix.steps if isinstance(step, ManualStep)), None)
-    return _SENTENCE.split(step.text.strip().split("\n")[0], maxsplit=1)[0] if step else ""
+    first, _, rest = step.text.strip().partition("\n") if step else ("", "", "")
+    goes_on = first.endswith(":") or rest.startswith("then ")
+    return _SENTENCE.split(" ".join((first, *rest.split("\n")[:goes_on])), maxsplit=1)[0]
 
 
 def _next(report: Report, look: ReportStyle) -> Advice:

@@ -33,9 +33,9 @@ _POWER_CYCLE = (
     "check the GPU's power and seat. `sudo dmesg | grep -i amdgpu` says which part failed."
 )
 _READ = (
-    "Read the lines before that in the kernel log (`sudo dmesg | grep -i -e amdgpu -e 'BAR '`). If a firmware file is "
-    "missing, update linux-firmware; if a BAR finds no space, switch Above 4G Decoding on in the BIOS. Else shut the "
-    "machine down, reseat the GPU or try another slot, check its power, and update the BIOS."
+    "Read the lines before that in the kernel log (`sudo dmesg | grep -i -e amdgpu -e 'BAR '`). If a firmware file "
+    "is missing, update linux-firmware; if a BAR finds no space, switch Above 4G Decoding on in the BIOS. Else shut "
+    "the machine down, reseat the GPU or try another slot, check its power, and update the BIOS."
 )
 _NO_MEMORY = re.compile(r"failed with error -12\b")
 """ENOMEM: when it starts, amdgpu asks for little but the address ranges of the GPU."""

@@ -40,7 +40,6 @@ _WITH_BUILD = late(
 """A sentence that names a release of torch and its build: "torch 2.8 cu129"."""
 _ALONE = late(r"\s{0,8}['\"]?(?P<version>[12]\.\d{1,2}\.\d{1,2}[\w.]{0,20}\+(?:rocm\d|cu1\d)[\w.]{1,30})['\"]?\s*")
 """What `print(torch.__version__)` prints."""
-_FOR_ROCM = late(r"(?i)\binstalled\b[^.;!?\n]{0,24}\b(?:py)?torch\b[`'\"]? (?:with|for) [`'\"]?rocm ?(?P<rocm>\d\.\d)\b")
 _CUDA_BESIDE = late(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
 _SDNEXT = late(r".{0,40}INFO\s{1,8}Torch: torch==(?P<version>\d\S{2,40})")
 _NOT_INSTALLED = late(
@@ -212,5 +211,3 @@ def _torch(number: int, text: str, facts: Facts) -> None:
     elif build := _WITH_BUILD.search(text):
         release = build["version"] if build["version"].count(".") > 1 else f"{build['version']}.0"
         facts.say("torch", f"{release}+{build['build'].lower()}", number, "prose")
-    elif (of_rocm := _FOR_ROCM.search(text)) and not _NOT_INSTALLED.search(text[of_rocm.start() :]):
-        facts.say("torch hip", of_rocm["rocm"], number, "prose")
