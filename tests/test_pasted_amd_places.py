@@ -205,7 +205,10 @@ REFUSED = "RX 7800 XT: Unable to open /dev/kfd read-write: Permission denied"
     [
         (REFUSED, "usermod -aG render,video"),
         (f"{REFUSED}; `crw-rw---- 1 root video 236, 0 Jul 23 18:21 /dev/kfd` says ls", "JoinGroup(group='video'"),
-        (f"{REFUSED}\n$ ls -la /dev | grep kfd\ncrw-------   1 root    root    234,   0 Mai 21 05:13 kfd", "udev rules"),
+        (
+            f"{REFUSED}\n$ ls -la /dev | grep kfd\ncrw-------   1 root    root    234,   0 Mai 21 05:13 kfd",
+            "udev rules",
+        ),
         (f"In a docker container, {REFUSED}: crw-rw---- 1 root **148** 236, 0 Jul 23 18:21 /dev/kfd", "group_id=148"),
         (f"I run ollama in a distrobox. {REFUSED}", "AddContainerFlags(wants='amd', group_id=None"),
     ],
@@ -244,6 +247,8 @@ def test_the_version_of_torch_alone_on_a_line() -> None:
 
 def test_the_beginning_of_a_long_form_tells_its_matter() -> None:
     form = "### What happened?\n\nWebui starts, but uses the CPU to generate images. My GPU is an AMD 6800XT.\n\n"
-    rest = "".join(f"### Question {number}\n\nNothing to add here, it is as it was before.\n\n" for number in range(20))
+    rest = "".join(
+        f"### Question {number}\n\nNothing to add here, it is as it was before.\n\n" for number in range(20)
+    )
     assert problems(form + rest) == ["torch-wrong-build-or-cpu"]
     assert problems(rest + form) == []
