@@ -48,7 +48,7 @@ def test_in_lxc_a_node_that_may_not_be_opened_has_the_wrong_group() -> None:
         "LXD container on Ubuntu with a Radeon VII: rocminfo: Unable to open /dev/kfd read-write: Permission denied"
     )
     assert problems(text) == ["amd-device-permission"]
-    assert "gid=N" in advice(text)
+    assert "AddContainerFlags" in advice(text)
     text = "Proxmox LXC, RX 7600. In it renderD128 is root:render, but /dev/kfd is root:root 0660."
     assert problems(text) == ["amd-device-permission"]
     assert problems("My LXC container with the Radeon 780M works fine, ollama uses the GPU.") == []
@@ -193,3 +193,62 @@ def test_who_overrides_the_target_computes_on_the_gpu_of_the_processor() -> None
     assert problems(text.format("10.3.0")) == ["hsa-override-wrong"]
     assert "9.0.0" in advice(text.format("10.3.0"))
     assert "hsa-override-wrong" not in problems(text.format("9.0.0"))
+
+
+# --- what a text shows of rights decides what gives them --------------------------------------------
+
+REFUSED = "RX 7800 XT: Unable to open /dev/kfd read-write: Permission denied"
+
+
+@pytest.mark.parametrize(
+    ("text", "fix"),
+    [
+        (REFUSED, "usermod -aG render,video"),
+        (f"{REFUSED}; `crw-rw---- 1 root video 236, 0 Jul 23 18:21 /dev/kfd` says ls", "JoinGroup(group='video'"),
+        (
+            f"{REFUSED}\n$ ls -la /dev | grep kfd\ncrw-------   1 root    root    234,   0 Mai 21 05:13 kfd",
+            "udev rules",
+        ),
+        (f"In a docker container, {REFUSED}: crw-rw---- 1 root **148** 236, 0 Jul 23 18:21 /dev/kfd", "group_id=148"),
+        (f"I run ollama in a distrobox. {REFUSED}", "AddContainerFlags(wants='amd', group_id=None"),
+    ],
+)
+def test_the_rights_that_a_text_shows_decide_how_the_user_gets_them(text: str, fix: str) -> None:
+    assert problems(text) == ["amd-device-permission"]
+    assert fix in advice(text)
+
+
+def test_a_node_that_everybody_may_open_refuses_nobody() -> None:
+    text = "RX 7800 XT, all works. `crw-rw-rw- 1 root render 236, 0 Jul 23 18:21 /dev/kfd` is what ls says."
+    assert problems(text) == []
+
+
+def test_amdgpu_that_gets_no_memory_gets_no_addresses() -> None:
+    text = "My MI100s do not start: `amdgpu: probe of 0000:09:00.0 failed with error -12`"
+    assert problems(text) == ["driver-init-failed-bios"]
+    assert problems(text.replace("-12", "-22")) == ["no-driver"]
+
+
+def test_a_message_in_small_letters() -> None:
+    assert problems("error: runtimeerror: no hip gpus are available, rx 7800 xt")[:1] == ["amd-device-permission"]
+    assert problems("my rx 7800 xt is fine, no hip gpus are available in the shop") == []
+
+
+def test_a_model_tells_more_than_the_targets_of_a_build() -> None:
+    found = machine("Built for gfx1030 rather than gfx900. My RX 6650M is a gfx1032, and rocBLAS fails.")
+    assert [gpu.arch.value for gpu in found.gpus] == ["gfx1032"]
+
+
+def test_the_version_of_torch_alone_on_a_line() -> None:
+    torch = machine("Radeon RX 7900 XTX\n2.9.0.dev20250713+rocm6.4\nTrue\n").torch
+    assert torch is not None
+    assert torch.version == "2.9.0.dev20250713+rocm6.4"
+
+
+def test_the_beginning_of_a_long_form_tells_its_matter() -> None:
+    form = "### What happened?\n\nWebui starts, but uses the CPU to generate images. My GPU is an AMD 6800XT.\n\n"
+    rest = "".join(
+        f"### Question {number}\n\nNothing to add here, it is as it was before.\n\n" for number in range(20)
+    )
+    assert problems(form + rest) == ["torch-wrong-build-or-cpu"]
+    assert problems(rest + form) == []

@@ -182,7 +182,9 @@ def test_a_fix_that_is_one_sentence_is_told_once(style: str, tmp_path: Path) -> 
     text.write_text("CUDA Setup failed despite CUDA being available. Please run the following command\n")
     argv = [sys.executable, "-m", "gpudoctor", "check", "--from", str(text), "--format", style]
     told = subprocess.run(argv, capture_output=True, text=True, check=False).stdout
-    assert told.count("Install a newer bitsandbytes") == 1
+    above, _, last = told.partition("Next: ")
+    assert above.count("Install a newer bitsandbytes") == 1
+    assert bool(last) == ("Install a newer bitsandbytes" in last)  # what to do next is the fix
 
 
 # --- what sentences of fresh reports showed ----------------------------------------------------------

@@ -10,7 +10,6 @@ from gpudoctor.finding import (
     Evidence,
     Finding,
     Fix,
-    JoinGroup,
     LoadModule,
     Manual,
     NotJudged,
@@ -19,13 +18,13 @@ from gpudoctor.finding import (
 )
 from gpudoctor.machine import DeviceNode, Vendor
 from gpudoctor.situation import Situation
+from gpudoctor.situation.access_fixes import access_fixes
 from gpudoctor.situation.device_nodes import (
     SHARED,
     amd_nodes,
     gpu_nodes,
     made_at_first_use,
     nvidia_nodes,
-    owning_group,
 )
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_modules import amds_driver, forbids
@@ -133,49 +132,9 @@ def _closed(situation: Situation, vendor: Vendor, node: DeviceNode, closed: tupl
         want="read and write access",
         subject=node.path,
         evidence=tuple(Evidence(f"{vendor}.nodes", f"{n.path}: {n.opened}, gid {n.gid}", n.path) for n in closed[:3]),
-        fixes=_access_fixes(situation, vendor, node, closed),
+        fixes=access_fixes(situation, vendor, closed),
         supersedes=("no-driver",),
     )
-
-
-def _access_fixes(
-    situation: Situation, vendor: Vendor, node: DeviceNode, closed: tuple[DeviceNode, ...]
-) -> tuple[Fix, ...]:
-    if node.opened == "EPERM":
-        text = (
-            "A device cgroup forbids it. In a systemd service, allow the devices (`DeviceAllow=char-nvidia rw`, "
-            "`DeviceAllow=char-drm rw`, `DeviceAllow=/dev/kfd rw`), or remove PrivateDevices and DevicePolicy."
-        )
-        return (by_hand("Allow the devices in the service's control group", text, "root"),)
-    others_may = node.mode is not None and node.mode & 0o006 == 0o006
-    group_may = node.mode is None or node.mode & 0o060 == 0o060
-    if others_may or (group_may and node.gid is not None and node.gid in situation.machine.system.user.gids):
-        text = (
-            "The file mode allows it, so a security module forbids it. In a container under SELinux, run on the host "
-            "`sudo setsebool -P container_use_devices 1`, or start the container with `--security-opt "
-            "label=disable`. Otherwise read the audit log (`ausearch -m avc`, `dmesg`)."
-        )
-        return (by_hand("Let the security module allow the device", text, "root"),)
-    groups = tuple(dict.fromkeys(n.gid for n in closed if n.gid and n.mode is not None and n.mode & 0o060 == 0o060))
-    if situation.in_container and group_may:
-        flags = AddContainerFlags(vendor, group_id=owning_group(closed), why=f"the group that owns {node.path}")
-        return (Fix(f"Start the container with the group that owns {node.path}", (flags,)),)
-    names = {number: name for name, number in situation.machine.system.groups.items()}
-    if groups and all(group in names for group in groups):
-        joined = tuple(JoinGroup(names[group], why=f"it owns {node.path}") for group in groups)
-        return (Fix(f"Join the group {' and '.join(names[g] for g in groups)} and log in again", joined),)
-    if groups:
-        text = f"Add this user to the group with the number {groups[0]}, which owns {node.path}, and log in again."
-        return (by_hand("Join the group that owns the node", text, "root"),)
-    text = (
-        "Restore the nodes' usual rights: `options nvidia NVreg_DeviceFileMode=0666` in /etc/modprobe.d, and reboot."
-        if vendor == "nvidia"
-        else 'Give the nodes to the group render by a udev rule: `KERNEL=="kfd", GROUP="render", MODE="0660"` and '
-        '`SUBSYSTEM=="drm", KERNEL=="renderD*", GROUP="render", MODE="0660"`; then join that group.'
-    )
-    if situation.in_container:
-        text = f"On the host, as the nodes are root's: {text[0].lower()}{text[1:]} Or start the container as root."
-    return (by_hand("Open the nodes to users", text, "root"),)
 
 
 @check("GPD208", "amd-kfd-missing", "access")

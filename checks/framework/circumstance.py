@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import SEEN, Evidence, Finding, NotJudged
+from gpudoctor.finding import SEEN, Evidence, Finding, Fix, NotJudged
+from gpudoctor.frameworks.torch.message_causes import NO_RIGHTS
 from gpudoctor.frameworks.torch.message_circumstances import INTEGRATED, tells_of
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE
@@ -15,6 +16,7 @@ from gpudoctor.late_regex import late
 from gpudoctor.machine import Told
 from gpudoctor.plain_text import TO_BE_SURE, sentence, with_code
 from gpudoctor.situation import Situation
+from gpudoctor.situation.access_fixes import access_fixes
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.seen_errors import seen_errors, tells_a_fault
 
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     _Complaint = tuple[ToldCircumstance, Told]
 
 
+_USER = "$USER"
 _JOINS = late(r"(?i);|\b(?:and|but|besides|also|moreover|additionally)\b")
 _OF_A_SEEN_GPU = (*NO_CODE, INTEGRATED, "hsa-override-wrong", "amd-gpu-hang")
 """Causes of failures that begin where torch sees the GPU, and computes on it."""
@@ -63,11 +66,19 @@ def circumstance_told(situation: Situation) -> Verdicts:
             saw=said.text,
             confidence="possible",
             evidence=(Evidence("told", said.text, f"text, line {said.line}"),),
-            fixes=(fix_of(row, situation),),
+            fixes=_of_these_nodes(situation, row) or (fix_of(row, situation),),
             refs=row.refs,
             possible_causes=(row.slug,),
             fallback=row.slug == "no-driver",
         )
+
+
+def _of_these_nodes(situation: Situation, row: ToldCircumstance) -> tuple[Fix, ...]:
+    """What lets the user open /dev/kfd, where the text shows its rights; none for a row about another user."""
+    kfd = situation.machine.amd.kfd.value
+    if row.slug != NO_RIGHTS or _USER not in row.workaround or kfd is None or kfd.mode is None:
+        return ()
+    return access_fixes(situation, "amd", (kfd,))
 
 
 def _matters(situation: Situation) -> Iterator[_Complaint]:

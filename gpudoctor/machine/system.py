@@ -152,6 +152,8 @@ class DeviceNode(Record, frozen=True):
     mode: int | None = None
     uid: int | None = None
     gid: int | None = None
+    group: str = ""
+    """The name of the owning group, where its number is not known."""
 
 
 class InstalledModule(Record, frozen=True):

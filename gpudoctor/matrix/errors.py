@@ -38,6 +38,8 @@ _NAMES_NVIDIA = (
     r"(?:N[Vv][Ii][Dd][Ii][Aa]|nvidia|NVRM|NVML|GeForce|sm_[0-9]|cu(?:DNN|BLAS|dnn|blas|Init)"
     r"|\+cu\d{2,3}\b|CUDA used to build PyTorch: \d)" + _NOT_OF_NONE
 )
+_TYPED = r"\berrors?\b.{0,40}?"
+"""What stands before a message that a person typed in small letters; else such words are a sentence of their own."""
 _OWN_WORDS = re.compile(
     r"(?i).{8,300}?[a-z0-9)'\"`.!](?P<own>,? (?:-+ )?(?:because|since|after|when|whenever|but|although|even though"
     r"|as soon as|unless|until|while)\b"
@@ -183,18 +185,30 @@ class ErrorQuestions:
     def _matches(
         self, text: str, lines: list[str], vendors: Collection[str | None], *, seen: bool
     ) -> Iterator[tuple[ErrorPattern, int]]:
-        """Rows and the lines that they match, row by row; `seen`: a person saw the text."""
+        """Rows and the lines that they match, row by row; `seen`: a person saw the text, and may have typed a message
+        in small letters."""
         if not lines:  # a row without needles would be looked for in a first line
             return
         text = "\n".join(text.splitlines())
+        rows = [row for row in self.tables.error_patterns if row.vendor in vendors and not (seen and row.of_import)]
+        written = self._as_written(rows, text, lines)
+        if first := next(written, None):
+            yield first
+            yield from written
+        elif seen and len(text) <= _LONG:
+            yield from self._as_written(rows, text.lower(), lines, re.I)
+
+    @staticmethod
+    def _as_written(
+        rows: list[ErrorPattern], text: str, lines: list[str], flags: int = 0
+    ) -> Iterator[tuple[ErrorPattern, int]]:
         may_hold = Words(text).may_hold if len(text) > _LONG else text.__contains__
-        for row in self.tables.error_patterns:
-            if row.vendor not in vendors or (seen and row.of_import):
-                continue
-            if numbers := tuple(lines_with(filter(may_hold, row.needles), text)):
-                if row.unless and re.search(row.unless, text):
+        for row in rows:
+            needles = map(str.lower, row.needles) if flags else row.needles
+            if numbers := tuple(lines_with(filter(may_hold, needles), text)):
+                if row.unless and re.search(row.unless, text, flags):
                     continue
-                pattern = re.compile(row.pattern)
+                pattern = re.compile(rf"{_TYPED}(?:{row.pattern})" if flags else row.pattern, flags)
                 yield from ((row, number) for number in numbers if pattern.search(lines[number]))
 
 

@@ -31,6 +31,8 @@ _JETSON = _NVIDIA | {
 _AMD = {
     "docker": "docker run --device /dev/kfd --device /dev/dri{groups} ...",
     "podman": "podman run --device /dev/kfd --device /dev/dri{groups} ...",
+    "distrobox": "distrobox create --additional-flags "
+    "'--device /dev/kfd --device /dev/dri --group-add keep-groups' ...",
     "compose": "compose, in the service:  devices: [/dev/kfd, /dev/dri]{group_add}",
     "kubernetes": _IN_KUBERNETES % "amd.com/gpu",
     "apptainer": "apptainer exec --rocm ...",
@@ -65,7 +67,7 @@ _RESTART = {
 }
 """System containers keep what is in them, and get their devices and mounts at each start."""
 _TOOLS = {"singularity": "apptainer", "k8s": "kubernetes", "cri-o": "kubernetes", "containerd": "kubernetes"}
-_SELDOM = ("podman-compose", "systemd-nspawn")
+_SELDOM = ("podman-compose", "distrobox", "systemd-nspawn")
 """Not shown where the kind of container is unknown."""
 _ENGINES = ("docker", "podman")
 """Tools of the command line; people also start such containers from compose files and Pods."""

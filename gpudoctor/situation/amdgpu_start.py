@@ -32,7 +32,13 @@ _POWER_CYCLE = (
     "this part. In a virtual machine, reboot the host. If it comes back: update linux-firmware and the kernel, then "
     "check the GPU's power and seat. `sudo dmesg | grep -i amdgpu` says which part failed."
 )
-_READ = "Read the reason in the kernel log (`sudo dmesg | grep -i amdgpu`), update the BIOS, and reboot."
+_READ = (
+    "Read the lines before that in the kernel log (`sudo dmesg | grep -i -e amdgpu -e 'BAR '`). If a firmware file "
+    "is missing, update linux-firmware; if a BAR finds no space, switch Above 4G Decoding on in the BIOS. Else shut "
+    "the machine down, reseat the GPU or try another slot, check its power, and update the BIOS."
+)
+_NO_MEMORY = re.compile(r"failed with error -12\b")
+"""ENOMEM: when it starts, amdgpu asks for little but the address ranges of the GPU."""
 
 
 def start_failures(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
@@ -47,7 +53,9 @@ def bad_pages(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
 
 def no_address_space(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
     """Log lines in which the kernel has no address space for a GPU that amdgpu then gives up."""
-    return _before_giving_up(situation, gpu, "pci-no-space")
+    given_up = lines_of(situation, gpu, GIVEN_UP["amd"]) if gpu.driver.absent else ()
+    without_memory = tuple(line for line in given_up if _NO_MEMORY.search(line.line))
+    return _before_giving_up(situation, gpu, "pci-no-space") or without_memory
 
 
 def hardware_errors(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:

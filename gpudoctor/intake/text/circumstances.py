@@ -120,7 +120,7 @@ _COMMAND = late(
 )
 _PROPOSED = late(
     r"\bplease\b|\b(?:did|have|do) you\b|\bhow (?:do|to|can|should)\b|\bshould (?:i|we)\b|\bwait(?:ing)? for\b"
-    r"|\b(?:plan(?:ning)?|want|like|going) to\b|\b(?:i|we) may (?:use|set|try)\b",
+    r"|\b(?:plan(?:ning)?|want|like|going) to\b|\b(?:i|we) may (?:use|set|try)\b|\bin case\b",
     re.ASCII,
 )
 """Beside what nobody has done yet."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, islice
@@ -41,7 +41,7 @@ _QUESTION = late(
 """What a sentence asks at its end; "why" complains."""
 _ASKS_HOW = late(r"^\W*how to\b[^.!]*\?\W*$", re.I)
 """The title of somebody who wants to do what does not work: it names the program and the GPU."""
-_PRINTED = late(r"(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
+_PRINTED = late(r"^(?:error|warning|info|debug): |(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
 """What people do not write in a sentence."""
 _LINK = late(r"https?://\S+")
 _FORM_HEADING = late(r"#{2,6} |\*\*.*\*\*:?$")
@@ -77,11 +77,11 @@ class Concepts:
 
     def __init__(self, lines: Iterable[tuple[Line, str]], matrix: Matrix, is_aside: Callable[[str], bool]) -> None:
         """Lines, each with the English words of a person in it, if any; `is_aside`: what complains of nothing."""
-        people = list(islice(((line, _LINK.sub("", text).strip()) for line, text in lines if text), _MOST_LINES + 1))
-        whole = "\n".join(text for _, text in people).lower() if len(people) <= _MOST_LINES else ""
+        people = list(_beginning((line, _LINK.sub("", text).strip()) for line, text in lines if text))
+        whole = "\n".join(text for _, text in people).lower()
         own = "\n".join(text for line, text in people if not _FORM_HEADING.match(line.text)).lower()
         explains = _TO_OTHERS.search(own) and not _OF_ONESELF.search(own)
-        self._sentences = _sentences(people, matrix) if len(whole) <= _SHORT and whole and not explains else ()
+        self._sentences = _sentences(people, matrix) if whole and not explains else ()
         self._matrix, self._is_aside = matrix, is_aside
         self._concepts = {row.concept: row for row in matrix.tables.told_concepts}
         self._named = dict[str, frozenset[int]]()
@@ -125,6 +125,16 @@ class Concepts:
                     text = joined(dict.fromkeys(one.text.strip("#* ") for one in said))
                     return Told(row.id, text[:300], said[0].number, complains=True)
         return None
+
+
+def _beginning(people: Iterable[tuple[Line, str]]) -> Iterator[tuple[Line, str]]:
+    """The lines in which a person says what the matter is: the first of a long text."""
+    length = 0
+    for line, text in islice(people, _MOST_LINES):
+        length += len(text)
+        if length > _SHORT:
+            return
+        yield line, text
 
 
 def something_else(matrix: Matrix) -> str:

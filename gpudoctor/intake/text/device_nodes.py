@@ -56,7 +56,7 @@ def _with_refusals(machine: Machine, facts: Facts) -> Machine:
     """The nodes as the user of the text finds them."""
     kfd = machine.amd.kfd
     if kfd.value is not None and (tried := as_the_user_finds_it(facts, kfd.value)):
-        return replace(machine, amd=replace(machine.amd, kfd=known(tried[0], source(tried[1]))))
+        return replace(machine, amd=replace(machine.amd, kfd=known(tried[0], f"text, line {tried[1]}")))
     return machine
 
 

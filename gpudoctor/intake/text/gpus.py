@@ -172,7 +172,8 @@ def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:
     if len(inner := [(part, found) for part in within if (found := matrix.gpus.gpus_by_name(part))]) == 1:
         return inner[0]
     first = re.split(r"[,;(]|(?i:\s(?:gpu|card)s\b)", name)[0].strip()
-    return name, matrix.gpus.gpus_by_name(name) or matrix.gpus.gpus_by_name(first)
+    several = first.removesuffix("s")
+    return name, next(filter(None, map(matrix.gpus.gpus_by_name, (name, first, several))), ())
 
 
 def _closed(part: str) -> str:
@@ -197,8 +198,9 @@ def _of_prose(
     them together; and beside a discrete GPU of AMD the integrated one of the processor."""
     found = [(gpu, identity) for gpu in named if (identity := identity_of(gpu, matrix)) and identity.arch]
     archs = {identity.arch for _, identity in found}
-    if len(archs) == 1:
-        return (_longest(found),), ()
+    models = [pair for pair in found if not _GFX_IN_NAME.fullmatch(pair[0].name or pair[1].arch)]
+    if len(archs) == 1 or len({identity.arch for _, identity in models}) == 1:
+        return (_longest(models or found),), ()
     block = next((gpu.block for gpu, _ in found if gpu.block), 0)
     together = tuple({one.arch: (gpu, one) for gpu, one in reversed(found) if gpu.block == block}.values())[::-1]
     if block and {one.arch for _, one in together} == archs:

@@ -53,7 +53,8 @@ _FIRST_SECONDS = 10.0
 _BOOTED = late(r"\bLinux version (?P<kernel>\d{1,2}\.\d{1,3}\.\d{1,4}\S{0,80}) \(")
 _FIRMWARE = late(r"\b(?:Hardware name|DMI): (?P<names>.{3,120})")
 _QUOTED = late(
-    r"[\"'`(:] ?(?P<line>(?:NVRM|nvidia-modeset|kfd kfd|amdgpu [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): .*)"
+    r"[\"'`(:] ?(?P<line>(?:NVRM|nvidia-modeset|kfd kfd|amdgpu [0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.\d): .*"
+    r"|amdgpu: probe of \S+ failed with error -\d+)"
 )
 """A line of the log within a sentence."""
 _DROPPED = late(r"NVRM: The NVIDIA (?P<name>.{4,80}?) GPU (?:\(PCI ID: \S+\) )?installed")

@@ -42,6 +42,8 @@ _WITH_BUILD = late(
 """A sentence that names a release of torch and its build: "torch 2.8 cu129", "a cu130 build of torch 2.10"."""
 _RELEASE = late(r"(?i)\b(?:py)?torch v?(?P<version>[12]\.\d{1,2})(?![\w+]|\.\w)")
 """The same without the last figure, and without a build."""
+_ALONE = late(r"\s{0,8}['\"]?(?P<version>[12]\.\d{1,2}\.\d{1,2}[\w.]{0,20}\+(?:rocm\d|cu1\d)[\w.]{1,30})['\"]?\s*")
+"""What `print(torch.__version__)` prints."""
 _CUDA_BESIDE = late(r"[ ,(/+-]{1,3}(?:with |for )?CUDA[ :]{0,2}(?P<cuda>1\d\.\d)\b")
 _SDNEXT = late(r".{0,40}INFO\s{1,8}Torch: torch==(?P<version>\d\S{2,40})")
 _NOT_INSTALLED = late(
@@ -139,6 +141,8 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
             _device(number, text, facts, rocm=_is_below_rocm(place, lines))
         if "orch" in text:
             _torch(number, text, facts)
+        elif ("+rocm" in text or "+cu1" in text) and (alone := _ALONE.fullmatch(text)):
+            facts.say("torch", alone["version"], number, "program")
         if "AMD arch" in text and (arch := _AMD_ARCH.search(text)):
             facts.gpus.append(NamedGpu(number, "program", arch=arch["gfx"]))
         if "ormers" in text and (found := _XFORMERS.search(text)):

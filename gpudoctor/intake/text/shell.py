@@ -72,16 +72,21 @@ _IN_CONTAINER = late(
     r"|root@[0-9a-f]{12}:"
     r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin|\b(?:in|inside|run) (?:an?|the|my) pods?\b"
     r"|\b(?:kubernetes|k8s|k0s|k3s|rke2?|microk8s) (?:\w{1,12} )?v?1\.\d)|\bdocker[- ]compose\b|\bdocker exec\b"
-    r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d|^(?P<head>docker|podman|lxc) (?:ct|container)\b"
+    r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d|^(?P<head>docker|podman|lxc|lxd|incus) (?:ct|container)\b"
+    r"|\b(?:in|inside|on|using) (?:an? |the |my )?(?P<box>distrobox)\b"
     r"|^\s{2,12}image: ['\"]?[\w.-]{1,40}/[\w./-]{1,80}(?::[\w.-]{1,60})?['\"]?\s*$"
 )
+_KINDS_OF_CONTAINER = {"k8s": "kubernetes", "lxd": "lxc", "incus": "lxc"}
 _CONTAINER_SIGNS = (
-    "docker", "root@", "podman", "container", "kube", "k8s", "apptainer", "singularity", "lxc", "device plugin",
-    " pod", "k0s", "k3s", "rke", "entrypoint.sh", " image: ",
+    "docker", "root@", "podman", "container", "distrobox", "kube", "k8s", "apptainer", "singularity", "lxc",
+    "device plugin", " pod", "k0s", "k3s", "rke", "entrypoint.sh", " image: ",
 )  # fmt: skip
 _NODE = late(
-    r"c(?P<mode>[rwxsStT-]{9})(?P<more>\+?)[.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg))\s*$"
+    r"(?<![\w-])c(?P<mode>[rwxsStT-]{9})(?P<more>\+?)[.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},"
+    r"\s*\d{1,4}\s.{5,40}?\s(?P<path>/dev/(?:nvidia[\w-]{0,40}|kfd|dri/\w{1,20}|dxg)|kfd)(?![\w/-])"
 )
+"""What `ls -l` prints, also within a sentence."""
+_MARKS = str.maketrans("", "", "*`")
 _NO_NODE = late(
     r"(?i)(?:ls|l?stat|openat|cannot access|cannot open|open|crun|runc|unable)\b.{0,60}?"
     r"(?P<path>/dev/(?:nvidia[\w-]{0,30}|kfd|dri|dxg))\b.{0,12}?(?:no such file|ENOENT)"
@@ -247,10 +252,9 @@ def _may_list(text: str) -> bool:
 def _nodes(number: int, text: str, facts: Facts) -> None:
     if "/dev/" not in text and "kfd" not in text and "nvidia-uvm" not in text:
         return
-    if node := _NODE.match(text.strip()):
-        facts.say(
-            f"node {node['path']}", f"{node['owner']}:{node['group']} {node['mode']}{node['more']}", number, "shell"
-        )
+    if node := _NODE.search(text.translate(_MARKS)):
+        path = f"/dev/{node['path'].removeprefix('/dev/')}"
+        facts.say(f"node {path}", f"{node['owner']}:{node['group']} {node['mode']}{node['more']}", number, "shell")
     elif missing := _NO_NODE.search(text):
         bare = missing["name"] or missing["named"]
         path = f"/dev/{bare.lower()}" if bare else missing["path"] or missing["told"] or missing["missed"]
@@ -291,8 +295,10 @@ def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
         facts.say("container", docker["engine"], number, "shell")
         facts.say("container command", docker["rest"], number, "shell")
     elif contained and (inside := _IN_CONTAINER.search(text)):
-        kind = "kubernetes" if inside["pod"] else (inside["kind"] or inside["head"] or "docker").lower()
-        facts.say("container", kind.replace("k8s", "kubernetes"), number, "prose")
+        kind = (
+            "kubernetes" if inside["pod"] else (inside["kind"] or inside["head"] or inside["box"] or "docker").lower()
+        )
+        facts.say("container", _KINDS_OF_CONTAINER.get(kind, kind), number, "prose")
     if ("10de:" in text or "1002:" in text) and (plain := _LSPCI_NUMBERS.search(text)):
         bdf = normal_address(plain["bdf"]) or ""
         facts.gpus.append(NamedGpu(number, "shell", pci_id=plain["id"], bdf=bdf))
