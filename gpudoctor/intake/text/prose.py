@@ -68,6 +68,10 @@ _DRIVER_NUMBER = late(r"(?<![\w.+])[1-9]\d{2}\.\d{2,3}(?:\.\d{1,2})?(?![\d.]*\d)
 _WORKS = late(r"(?i)\bworks?\b")
 """The same in the words between two commas: "everything else works" is of no driver."""
 _PYTHON_FOLDER = late(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
+_PYTHON = late(
+    r"(?<![\w./-])[Pp]ython(?: version)?[ :=]{1,3}v?3\.(?P<minor>\d{1,2})(?:\.\d{1,2})?"
+    r"(?![\w+]|\.\d|,? (?:\(you have|or |and (?:newer|later|above|up))| to )"
+)
 _FOR_AMD = late(
     r"download\.pytorch\.org/whl/(?:nightly/|test/)?rocm\d"
     r"|(?<![A-Za-z])(?:AMD|Radeon|amd)(?: [\w-]{1,12}){0,3} (?:GPU|gpu|(?:graphics |video )?card)s?\b"
@@ -104,9 +108,10 @@ _OF_CPU = ("pu", "PU", "Pu", "ook", "OOK")
 
 
 def read_asides(lines: Iterable[Line], facts: Facts) -> None:
-    """Driver, kernel and ROCm that a sentence names, whose GPUs it is about, and the Python in whose folder files
-    lie."""
+    """Driver, kernel, ROCm and Python that a sentence names, whose GPUs it is about, and the Python in whose folder
+    files lie."""
     distributions: dict[str, Statement] = {}
+    pythons: dict[str, Statement] = {}
     for number, text in lines:
         for os in _OS.finditer(text):
             added = text[: os.start()].endswith("(")  # a remark on what stands before it, not on the rest
@@ -116,6 +121,8 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("several gpus", several["count"].lower(), number, "prose")
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
+        elif "ython" in text and (named := _PYTHON.search(text)) and not _may_be_another(text, named):
+            pythons.setdefault(named["minor"], Statement("python", f"3.{named['minor']}", number, "prose"))
         if (
             ("river" in text or "nvidia-smi" in text)
             and (driver := _DRIVER.search(text))
@@ -137,6 +144,8 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
     elsewhere = any(one.what in ("system windows", "system macos", "container") for one in facts.said)
     if len(distributions) == 1 and not elsewhere:  # of several, a sentence may be about another machine's
         facts.said += distributions.values()
+    if len(pythons) == 1 and not any(one.what == "python" for one in facts.said):
+        facts.said += pythons.values()
 
 
 def _may_be_another(text: str, found: re.Match[str]) -> bool:
