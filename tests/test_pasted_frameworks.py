@@ -25,7 +25,7 @@ def first(text: str) -> Finding:
         ("torch 2.9.1+cu126\n" + ORT.format("libcublasLt.so.13"), ["onnxruntime-gpu[cuda,cudnn]==1.26.0"], "1.31.1"),
         ("torch 2.9.1+cu128\n" + ORT.format("libcublasLt.so.11"), ["onnxruntime-gpu[cuda,cudnn]==1.26.0"], "1.31.1"),
         (ORT.format("libcublasLt.so.11"), ["==1.31.1", "==1.26.0", "torch.version.cuda", "driver 580"], "uninstall"),
-        ("torch 2.13.0+cu130\n" + CUPY.format("libnvrtc.so.12"), ["uninstall -y cupy-cuda12x", "cupy-cuda13x["], "nvrtc"),
+        ("torch 2.13.0+cu130\n" + CUPY.format("libnvrtc.so.12"), ["-y cupy-cuda12x", "cupy-cuda13x["], "nv"),
         ("torch 2.9.1+cu128\n" + CUPY.format("libnvrtc.so.12"), ["cupy-cuda12x[ctk]"], "uninstall"),
         ("torch 2.13.0+cu130\n" + CT2.format("libcublas.so.12"), ["nvidia-cublas-cu12"], "nvidia-cudnn-cu12"),
         (CT2.format("libcublas.so.12"), ["nvidia-cublas-cu12", "nvidia-cudnn-cu12==9"], "ctranslate2=="),
