@@ -92,3 +92,50 @@ def test_a_version_that_may_be_another_does_not_count(told: str) -> None:
 
 def test_a_version_in_a_sentence_is_no_fault_without_a_message() -> None:
     assert problems(f"{GPU}I run vllm 0.11.0 with torch 2.9.1+cu128\nIs CUDA available: True") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "slug", "word"),
+    [
+        (
+            "W tensorflow/compiler/mlir/tools/kernel_gen/tf_gpu_runtime_wrappers.cc:40] "
+            "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'",
+            "torch-no-arch-for-gpu",
+            "nvcr.io/nvidia/tensorflow",
+        ),
+        ("RuntimeError: CUDA error: cuModuleLoadData failed: CUDA_ERROR_INVALID_PTX", "driver-too-old", "driver"),
+        (
+            "jaxlib/cuda/versions_helpers.cc:90: operation gpuDeviceGetAttribute(&major) failed: "
+            "CUDA_ERROR_NOT_INITIALIZED",
+            "jax-plugin-mismatch",
+            "jax",
+        ),
+        (
+            "numba.cuda.cudadrv.error.NvvmSupportError: No supported GPU compute capabilities found.",
+            "cuda-toolkit-mismatch",
+            "numba-cuda[cu12]",
+        ),
+        (
+            "xFormers can't load C++/CUDA extensions. xFormers was built for:\n"
+            "    PyTorch 2.2.0+cu121 with CUDA 1201 (you have 2.2.0+cpu)",
+            "torch-cpu-only",
+            "",
+        ),
+        (
+            "transformer_engine failed to import: libcudnn_adv.so.9: cannot open shared object file",
+            "framework-libraries-not-found",
+            "CUDNN_HOME",
+        ),
+    ],
+    ids=["tensorflow", "others", "jaxlib", "numba", "xformers", "transformer-engine"],
+)  # fmt: skip
+def test_a_frameworks_own_message_is_told_from_the_general_one(text: str, slug: str, word: str) -> None:
+    finding = first(text)
+    assert finding.slug == slug and word in finding.fixes[0].title
+
+
+def test_on_a_machine_with_rocm_no_driver_of_nvidia_is_missed() -> None:
+    text = (
+        "{}vLLM: Exception happens when checking CUDA platform: NVML Shared Library Not Found\nNo platform detected\n"
+    )
+    assert "no-driver" in problems(text.format("")) and problems(text.format("AMD ROCm6.4.2\n")) == []
