@@ -207,10 +207,21 @@ def _machine(*extensions: Extension, **parts: Any) -> Machine:
 
 
 def test_an_extension_for_another_cuda_than_torchs_cannot_be_loaded():
-    machine = _machine(_needing("xformers", "/site/xformers/_C.so", CUDART, of_torch=True))
+    machine = _machine(_needing("gsplat", "/site/gsplat/_C.so", CUDART, of_torch=True))
     found = finding(machine, LIBRARIES)
     assert (found.severity, found.want, found.saw) == ("error", "libcudart.so.13", "libcudart.so.12")
     assert "for the CUDA of the installed torch" in found.fixes[0].remedies[0].text
+
+
+@pytest.mark.parametrize(
+    ("build", "release", "index"),
+    [("2.9.1+cu128", "==0.0.33.post2", ""), ("2.14.1+cu130", "==0.0.35", "https://download.pytorch.org/whl/cu130")],
+)
+def test_where_an_index_has_the_package_for_torchs_cuda_the_fix_names_it(build: str, release: str, index: str):
+    lacking = _needing("xformers", "/site/xformers/_C.so", CUDART, of_torch=True)
+    machine = with_environment(nvidia_machine(nvidia_gpu(), torch=torch(build)), extensions=(lacking,))
+    (wheel,) = finding(machine, LIBRARIES).fixes[0].remedies
+    assert (wheel.name, wheel.specifier, wheel.index_url) == ("xformers", release, index)
 
 
 def test_the_libraries_come_from_where_the_package_says():

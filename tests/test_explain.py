@@ -85,7 +85,7 @@ def test_what_is_told_to_a_person():
 def test_a_cause_that_several_messages_share_is_told_with_all_of_them():
     told = gpudoctor("explain", "extension-abi").stdout
     assert told.startswith("# extension-abi\n\nA compiled package was built for another torch.")
-    assert "- `sgl-kernel`: " in told and "- `extension-symbol`: " in told and "What helps" not in told
+    assert "- `deepspeed-abi`: " in told and "- `extension-symbol`: " in told and "What helps" not in told
     assert gpudoctor("explain", "harmless").stdout.startswith("# harmless\n\nNothing is wrong.")
     assert "What helps" in gpudoctor("explain", "sgl-kernel").stdout
     assert "What helps" in gpudoctor("explain", "triton-missing").stdout  # a message has that name, too

@@ -834,7 +834,7 @@ def test_a_busy_vgpu_without_a_licence_has_one_cause() -> None:
 def test_a_function_that_libcuda_lacks_is_no_fault_of_the_package() -> None:
     text = "ImportError: /opt/conda/lib/python3.10/site-packages/sgl_kernel/common_ops.abi3.so: undefined symbol: "
     assert problems(f"{text}cuGreenCtxStreamCreate") == ["driver-too-old"]
-    assert problems(f"{text}_ZN3c104cuda9SetDeviceEa") == ["extension-abi"]
+    assert problems(f"{text}_ZN3c104cuda9SetDeviceEa") == ["sglang-torch-mismatch"]
 
 
 def test_a_cuda_that_does_not_start_is_no_jax_without_one() -> None:

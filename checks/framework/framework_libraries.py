@@ -45,7 +45,7 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
         lacking = one.files.not_found.value if one.files else None
         if not lacking or one.vendor is None or one.build is None or not situation.usable_of(one.vendor):
             continue
-        from gpudoctor.frameworks.gpu_builds import environment_of_its_own, for_the_cuda_here
+        from gpudoctor.frameworks.gpu_builds import beside_torch, environment_of_its_own, for_the_cuda_here
 
         optional = (
             one.build.default and one.row is not None and (one.row.gpu == "sometimes" or works_beside(situation, one))
@@ -64,7 +64,11 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
             slug="framework-cuda-libs-missing",
             fixes=(
                 *for_the_cuda_here(situation, one),
-                *(_beside_other_releases(situation, one, lacking) or (_provided(situation, one, lacking),)),
+                *beside_torch(
+                    situation,
+                    one,
+                    _beside_other_releases(situation, one, lacking) or (_provided(situation, one, lacking),),
+                ),
                 *environment_of_its_own(situation, one),
             ),
             refs=(one.build.source,),

@@ -193,6 +193,7 @@ def _fixes(
         return ()
     if row.windows and _is_of_windows(situation):
         return (by_hand("Change it in Windows", row.windows),)
+    from gpudoctor.frameworks.told_builds import fixes_of_framework
     from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere
     from gpudoctor.frameworks.torch.smoke_fixes import fixes
 
@@ -222,7 +223,7 @@ def _fixes(
         last = () if other_cause else fixes(situation, fault)
     if row.slug == _OLD_DRIVER and situation.usable:
         last = worthwhile(situation, situation.usable, last)
-    return (*first, *last)
+    return (*first, *fixes_of_framework(situation, row, text, fault.gpus), *last)
 
 
 def _of_the_driver(situation: Situation) -> tuple[Fix, ...]:

@@ -173,7 +173,7 @@ def _ways(
 ) -> Iterator[Fix]:
     """A build for the CUDA that is here comes first. What cuda-pathfinder passes over may lie where the loader
     looks."""
-    from gpudoctor.frameworks.gpu_builds import environment_of_its_own, for_the_cuda_here
+    from gpudoctor.frameworks.gpu_builds import beside_torch, environment_of_its_own, for_the_cuda_here
 
     framework = framework_of(situation, extension.package)
     if framework and not extension.of_torch:
@@ -181,7 +181,8 @@ def _ways(
     if passed_over:
         yield on_the_loaders_path(dict.fromkeys(map(posixpath.dirname, passed_over)))
     else:
-        yield _provide(situation, extension, missing)
+        provided = (_provide(situation, extension, missing),)
+        yield from beside_torch(situation, framework, provided) if framework else provided
     if framework:
         yield from environment_of_its_own(situation, framework)
 
@@ -195,6 +196,8 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
         listed = filter(None, map(situation.machine.installed, owners))
         again = tuple(ReinstallPackage(owner.name, owner.version, why=why) for owner in listed)
         return Fix("Install these packages again", again)
+    if extension.of_torch and (wheel := next(_wheels(situation, extension.package), None)):
+        return wheel
     package = situation.machine.installed(extension.package)
     asked = [one for line in (package.requires if package else ()) if (one := parsed(line))]
     sources = {one.name: one for one in asked if one.name.startswith("nvidia-")}
@@ -219,6 +222,13 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
         whole = ReplacePackage(extension.package, f"=={extension.version}", extra=extra[1], why=why)
         return Fix(f"Install the libraries that {extension.package} names", (whole,))
     return Fix(title, (Manual(_advice(situation, extension, tuple(missing)), risk="replaces"),))
+
+
+def _wheels(situation: Situation, package: str) -> Iterator[Fix]:
+    from gpudoctor.frameworks.torch.release_for_torch import published_wheel
+
+    if situation.torch is not None:
+        yield from published_wheel(situation, situation.torch, package)
 
 
 def _runtime(situation: Situation, extension: Extension) -> str:

@@ -6,7 +6,7 @@ torch has a module of its own for this (`frameworks.torch.builds`): its builds c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, by_hand
@@ -142,6 +142,18 @@ def for_cuda(situation: Situation, framework: InstalledFramework, wanted: Collec
             fix = install(situation, framework, build, version)
             if fix is not None:
                 yield fix
+
+
+def beside_torch(situation: Situation, framework: InstalledFramework, fixes: Iterable[Fix]) -> Iterator[Fix]:
+    """The fixes of a framework, without those that install the cuDNN of another CUDA over torch's."""
+    torch, build = situation.torch, framework.build
+    if torch is None or torch.cuda is None or build is None or cudnn_wheel(build) is None:
+        yield from fixes
+        return
+    same = figures(build.cuda or "")[:1] == figures(torch.cuda)[:1]
+    for fix in fixes:
+        if same or not any(isinstance(one, ReplacePackage) and one.extra == build.extra for one in fix.remedies):
+            yield fix
 
 
 def environment_of_its_own(situation: Situation, framework: InstalledFramework) -> Iterator[Fix]:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from gpudoctor.finding import Fix
 from gpudoctor.frameworks.torch import builds
-from gpudoctor.frameworks.torch.compiled_packages import built_for, cuda_needed
+from gpudoctor.frameworks.torch.compiled_packages import built_for, cuda_needed, dependent_row
 from gpudoctor.frameworks.torch.installed_build import gpus_meant
 from gpudoctor.frameworks.torch.nearest_build import nearest
 from gpudoctor.machine import Torch
 from gpudoctor.machine.torch import COMPANIONS
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import figures, local_version, package_matches
 from gpudoctor.situation import Situation, answer_once
 
 
@@ -27,9 +27,23 @@ def torch_of(situation: Situation, torch: Torch, wanted: str, packages: Iterable
         for choice in choices
         if package_matches(wanted, choice.version) and (not choice.cuda or majors <= {figures(choice.cuda)[:1]})
     )
+    own = set(_cuda_of_programs(situation, packages))
+    fitting = tuple(choice for choice in fitting if choice.cuda and figures(choice.cuda)[:1] in own) or fitting
     alike = tuple(choice for choice in fitting if choice.build == torch.build)
     fitting = tuple(choice for choice in alike if choice.origin == torch.origin) or alike or fitting
     return tuple(builds.fix_by(situation, choice, torch) for choice in nearest(situation, fitting, torch)[:1])
+
+
+def _cuda_of_programs(situation: Situation, packages: Iterable[str]) -> Iterator[tuple[int, ...]]:
+    """Majors of the CUDA that the package index's wheels of programs need (SGLang's kernels), with any torch."""
+    for row in situation.matrix.tables.frameworks_on_torch:
+        for name in set(row.packages).intersection(packages) if row.chooses_torch else ():
+            installed = situation.machine.installed(name)
+            known = (
+                dependent_row(situation, installed) if installed and not local_version(installed.version) else None
+            )
+            if known and known.cuda:
+                yield figures(known.cuda)[:1]
 
 
 @answer_once

@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
+
+from msgspec.structs import replace
 
 from gpudoctor.finding import Fix, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch.agreed_release import agreed_torch, torch_of
@@ -23,15 +26,7 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
     `wanted` that the package was built for, if that is known. Where that torch suits other packages here, too, or the
     package chooses its torch, it comes first."""
     release = torch.release
-    fixes: list[Fix] = []
-    for row in reversed(situation.matrix.tables.torch_dependents):
-        if row.package == name and row.version.startswith("==") and package_matches(row.torch, release):
-            index = _in_its_index(situation, row, torch)
-            if index or _same_cuda(situation, row, torch):
-                wheel = ReplacePackage(name, row.version, index_url=index, why=f"built for torch {release}")
-                number = row.version.removeprefix("==")
-                fixes.append(Fix(f"Install {name} {number}, which was built for torch {release}", (wheel,)))
-                break
+    fixes = list(published_wheel(situation, torch, name))
     programs = (row for row in situation.matrix.tables.frameworks_on_torch if row.chooses_torch)
     chooses = any(name in row.packages for row in programs)
     agreed = agreed_torch(situation)
@@ -55,6 +50,18 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
     return (*agreed, *fixes)
 
 
+def published_wheel(situation: Situation, torch: Torch, name: str) -> Iterator[Fix]:
+    """The newest release of a package with a wheel for this torch and its CUDA, as far as the matrix knows one."""
+    for row in reversed(situation.matrix.tables.torch_dependents):
+        if row.package == name and row.version.startswith("==") and package_matches(row.torch, torch.release):
+            index = _in_its_index(situation, row, torch)
+            if index or _same_cuda(situation, row, torch):
+                wheel = ReplacePackage(name, row.version, index_url=index, why=f"built for torch {torch.release}")
+                number = row.version.removeprefix("==")
+                yield Fix(f"Install {name} {number}, which was built for torch {torch.release}", (wheel,))
+                return
+
+
 def own_build(situation: Situation, torch: Torch, name: str) -> str:
     """How a person gets a build for this torch: from the sources that were installed, or from a page of wheels;
     "" where neither is known."""
@@ -76,12 +83,12 @@ def own_build(situation: Situation, torch: Torch, name: str) -> str:
 
 def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> str:
     """The index of a torch's own build, where that has a wheel of the package; "" where the package index has it.
-    The package index's wheel goes with the package index's own build of that torch."""
+    The package index's wheel goes with the package index's own build of that torch, unless it is for another CUDA."""
     own = situation.matrix.torch.pypi_build(torch.release, situation.platform)
     build = situation.build_of(torch)
-    if build is None or torch.build not in row.builds or torch.build == own:
+    if build is None or torch.build not in row.builds or (torch.build == own and _same_cuda(situation, row, torch)):
         return ""
-    return situation.matrix.torch.index_url(build)
+    return situation.matrix.torch.index_url(replace(build, origin="download.pytorch.org"))
 
 
 def _same_cuda(situation: Situation, row: TorchDependent, torch: Torch) -> bool:

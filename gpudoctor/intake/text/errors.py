@@ -118,7 +118,7 @@ def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The error lines whose cause the matrix knows; else the last exception, if it is about GPUs."""
     facts.errors.extend(line for line in _known_messages(lines, matrix) if _counts(line.text))
     if not facts.errors and len(lines) <= _MOST_WRAPPED:
-        found = _known_messages(tuple(_unwrapped(lines)), matrix)
+        found = _known_messages((*lines, *_unwrapped(lines)), matrix)  # what a text says elsewhere rules some out
         facts.errors.extend(line for line in found if _counts(line.text))
     if not facts.errors:
         unknown = [line for line in lines if _EXCEPTION.match(line.text) and _ABOUT_GPUS.search(line.text)]

@@ -9,6 +9,7 @@ from gpudoctor.dependencies import normalised
 from gpudoctor.intake.text.facts import Facts, Statement
 from gpudoctor.intake.text.lines import Line, text_of
 from gpudoctor.late_regex import late
+from gpudoctor.matrix.questions import Matrix
 
 _NAME = r"[A-Za-z][A-Za-z0-9._-]{0,60}"
 _VERSION = r"\d[\w.+!-]{0,60}"
@@ -69,6 +70,13 @@ _NEAR = 3
 """Lines between the name and the version of an entry."""
 _ENTRY_LINES = 6
 """Lines of an entry of a lock file before its dependencies."""
+_OF_VERSION = (
+    r"[ :=`'\"*]{1,4}(?:(?:version|ver|v)[ .:=`]{0,3})?v?(?P<version>\d{1,3}\.\d{1,3}[\w.+]{0,30})(?![\w/-])"
+)
+_NOT_HERE = late(
+    r"(?i)\b(?:works?|worked|fine|fixed|solved|upgrad\w*|updat\w*|downgrad\w*|try|tried|should|instead|newer|older|latest|>=|<=)(?:\b|(?<==))"
+)
+"""What is said of a release that is not the one that fails."""
 _ADVISED = late(r"(?i)\b(?:try|should|could|can|please|recommend\w*|suggest\w*|instead of|tells? me|says?)\b")
 
 
@@ -119,6 +127,27 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
         elif not _read_row(number, text, facts, listed=listing):
             listing = listing and bool(re.match(r"[\s#─_-]", text))
     facts.said.extend(from_index)
+
+
+def read_said_versions(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
+    """The versions that sentences and titles give the packages that a message is about, where all give one."""
+    rows = [row for line in facts.errors if (row := matrix.errors.cause_seen(line.text, None))]
+    slugs, tables = {row.slug for row in rows}, matrix.tables
+    names = {row.package for row in tables.torch_dependents if row.slug in slugs}
+    names.update(
+        name for row in tables.frameworks for name in row.packages if row.framework in {one.framework for one in rows}
+    )
+    for name in sorted(names):
+        said = re.compile(rf"(?<![\w./+-])(?:{re.sub('[-_]', '[-_]', name)}){_OF_VERSION}", re.IGNORECASE)
+        found = {
+            (one["version"].rstrip("."), number)
+            for number, text in lines
+            if not _is_command(text) and not _NOT_HERE.search(text)
+            for one in said.finditer(text[:_LONGEST_LINE])
+        }
+        if len({version for version, _ in found}) == 1:
+            version, number = min(found, key=lambda one: one[1])
+            facts.say(f"package {normalised(name)}", version, number, "prose")
 
 
 def _read_row(number: int, text: str, facts: Facts, *, listed: bool) -> bool:

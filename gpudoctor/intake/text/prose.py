@@ -104,6 +104,10 @@ _UNDONE = late(
 _WORKS = late(r"(?i)\bworks?\b")
 """The same in the words between two commas: "everything else works" is of no driver."""
 _PYTHON_FOLDER = late(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
+_PYTHON = late(
+    r"(?<![\w./-])[Pp]ython(?: version)?[ :=]{1,3}v?3\.(?P<minor>\d{1,2})(?:\.\d{1,2})?"
+    r"(?![\w+]|\.\d|,? (?:\(you have|or |and (?:newer|later|above|up))| to )"
+)
 _FOR_AMD = late(
     r"download\.pytorch\.org/whl/(?:nightly/|test/)?rocm\d"
     r"|(?<![A-Za-z])(?:AMD|Radeon|amd)(?: [\w-]{1,12}){0,3} (?:GPU|gpu|(?:graphics |video )?card)s?\b"
@@ -140,11 +144,12 @@ _OF_CPU = ("pu", "PU", "Pu", "ook", "OOK")
 
 
 def read_asides(lines: Iterable[Line], facts: Facts) -> None:
-    """Driver, kernel and ROCm that a sentence names, whose GPUs it is about, and the Python in whose folder files
-    lie."""
+    """Driver, kernel, ROCm and Python that a sentence names, whose GPUs it is about, and the Python in whose folder
+    files lie."""
     distributions: dict[str, Statement] = {}
     packaged: dict[str, Statement] = {}
     branches: dict[str, Statement] = {}
+    pythons: dict[str, Statement] = {}
     for number, text in lines:
         for os in _OS.finditer(text):
             added = text[: os.start()].endswith("(")  # a remark on what stands before it, not on the rest
@@ -162,6 +167,8 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("several gpus", several["count"].lower(), number, "prose")
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
+        elif "ython" in text and (named := _PYTHON.search(text)) and not _may_be_another(text, named):
+            pythons.setdefault(named["minor"], Statement("python", f"3.{named['minor']}", number, "prose"))
         if (
             ("river" in text or "nvidia-smi" in text)
             and (driver := _DRIVER.search(text))
@@ -184,6 +191,8 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
     if not elsewhere:
         facts.said += _one_of(distributions) or _one_of(packaged)
     facts.said += _one_of(branches)
+    if not any(one.what == "python" for one in facts.said):
+        facts.said += _one_of(pythons)
 
 
 def _one_of(said: dict[str, Statement]) -> list[Statement]:

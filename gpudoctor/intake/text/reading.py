@@ -19,7 +19,7 @@ from gpudoctor.intake.text.languages import in_english
 from gpudoctor.intake.text.lines import Line, plain_lines
 from gpudoctor.intake.text.machine import machine_of
 from gpudoctor.intake.text.manual import is_manual
-from gpudoctor.intake.text.packages import read_packages
+from gpudoctor.intake.text.packages import read_packages, read_said_versions
 from gpudoctor.intake.text.program_errors import read_program_errors
 from gpudoctor.intake.text.programs import read_programs
 from gpudoctor.intake.text.properties import read_properties
@@ -72,6 +72,7 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
 
     rest = _not_logged(lines, facts)
     read_packages(rest, facts)
+    read_said_versions(rest, facts, matrix)
     read_messages(lines, facts)
     read_shell(rest, facts, NAMES | matrix.variables)
     read_drivers(rest, facts)

@@ -195,14 +195,23 @@ def _stays(before: Distribution, remedy: ReplacePackage) -> bool:
 
 def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvironment) -> Iterator[Distribution]:
     """NVIDIA's packages that an extra brings and that are not there yet, as far as installed metadata tells: the
-    package's own, and that of another with an extra in turn (jax-cuda12-plugin[with-cuda])."""
-    pending, done = [(name, frozenset((extra,)))], set[str]()
+    package's own, and that of another with an extra in turn (jax-cuda12-plugin[with-cuda]). A release for another
+    CUDA brings none of those that are named after the old one."""
+    new, builds = after.distribution(name), situation.matrix.tables.framework_builds
+    releases = (row for row in builds if new and row.package == name and row.cuda and row.version)
+    cuda = next((row.cuda for row in releases if new and package_matches(row.version or "", new.version)), None)
+
+    def of_another(library: str) -> bool:
+        number = library.rpartition("-cu")[2]
+        return cuda is not None and number.isdecimal() and figures(number) != figures(cuda)[:1]
+
+    pending, done = [(name, frozenset(extra.split(",")))], set[str]()
     while pending:
         owner, extras = pending.pop()
         package = situation.machine.installed(owner)
         done.add(owner)
         for one in requirements_here(package, situation.markers, extras) if package else ():
-            if one.name.startswith("nvidia-") and after.distribution(one.name) is None:
+            if one.name.startswith("nvidia-") and after.distribution(one.name) is None and not of_another(one.name):
                 yield Distribution(name=one.name, version=installed_by(one.specifier), installer="pip")
             elif one.extras and one.name not in done:
                 pending.append((one.name, frozenset(one.extras)))

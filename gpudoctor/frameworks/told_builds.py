@@ -1,0 +1,99 @@
+"""Which GPU build of a framework helps where a person saw that it finds no library of CUDA or ROCm."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from gpudoctor.finding import Fix, by_hand
+from gpudoctor.frameworks.gpu_builds import builds_for, environment_of_its_own, release_for, runs_here, target_of
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of
+from gpudoctor.machine import Gpu
+from gpudoctor.matrix.questions import group_of
+from gpudoctor.matrix.rows import ErrorPattern
+from gpudoctor.matrix.rows.packages import FrameworkBuild
+from gpudoctor.matrix.versions import figures, public_version
+from gpudoctor.situation import Situation
+from gpudoctor.situation.frameworks import InstalledFramework
+
+_ASKED = re.compile(r"lib(?:cublas|cublasLt|cudart|nvrtc)\.so\.(\d+)")
+"""The libraries whose number is that of their CUDA."""
+
+
+def fixes_of_framework(situation: Situation, row: ErrorPattern, text: str, gpus: tuple[Gpu, ...]) -> tuple[Fix, ...]:
+    """The release of the framework that printed a message which goes with the CUDA here; where that is not told, the
+    release for each, and what decides between them."""
+    if not row.framework:
+        return ()
+    own = next((one for one in situation.others if one.name == row.framework), None)
+    title = next(one.title for one in situation.matrix.tables.frameworks if one.framework == row.framework)
+    builds = _builds(situation, row.framework, gpus or situation.machine.gpus, own)
+    asked = int(found[1]) if (found := _ASKED.search(text)) else None
+    commands = [(build, _command(situation, build, own, asked)) for build in builds]
+    if len(commands) > 1:
+        known = [(major(build), command) for build, command in commands]
+        how = f"Install the build of {title} for the CUDA of the torch beside it (torch.version.cuda). " + "; ".join(
+            f"CUDA {cuda} (driver {situation.matrix.nvidia.floor(str(cuda))} or newer): {command}"
+            for cuda, command in known
+        )
+        return (by_hand(how, how, "replaces"),)
+    for build, command in commands:
+        how = f"Install {title}'s build for {target_of(build)}: {command}"
+        return (by_hand(how, how, "replaces"),)
+    return tuple(environment_of_its_own(situation, own)) if own else ()
+
+
+def major(build: FrameworkBuild) -> int:
+    """That of its CUDA or ROCm; 0: unknown."""
+    return (*figures(build.cuda or build.rocm or ""), 0)[0]
+
+
+def _builds(
+    situation: Situation, name: str, gpus: tuple[Gpu, ...], own: InstalledFramework | None
+) -> tuple[FrameworkBuild, ...]:
+    """The builds that can be installed for these GPUs, one for each CUDA; where torch is here, only that of its CUDA,
+    or one that shares no files with it. Of a vendor that nothing names, those for NVIDIA's GPUs."""
+    vendor = situation.built_for or (gpus[0].vendor if gpus else "nvidia")
+    found: dict[int, FrameworkBuild] = {}
+    for build in builds_for(situation, name, gpus) if gpus else situation.matrix.builds_of(name):
+        here = build.vendor == vendor and bool(build.install) and situation.platform in build.platforms
+        if here and runs_here(situation, build) and _release(situation, build, own):
+            found.setdefault(major(build), build)
+    cuda = situation.torch.cuda if situation.torch else None
+    return tuple(
+        one for number, one in found.items() if not cuda or number == figures(cuda)[0] or one.looks == "loader"
+    )
+
+
+def _release(situation: Situation, build: FrameworkBuild, own: InstalledFramework | None) -> str | None:
+    return public_version(own.version) if own and own.build == build else release_for(situation, build)
+
+
+def _command(situation: Situation, build: FrameworkBuild, own: InstalledFramework | None, asked: int | None) -> str:
+    """What a person types. A build that looks into no wheels gets those with the libraries that it opens."""
+    release = _release(situation, build, own)
+    if build.looks != "loader":
+        extra = f"[{build.extra}]" if build.extra else ""
+        others = " ".join(dict.fromkeys(_replaced(situation, build, asked)))
+        before = f"`pip uninstall -y {others}`, then " if others else ""
+        return f'{before}`pip install "{build.install}{extra}=={release}"`'
+    wheels = [f"{base}-cu{major(build)}" for name in build.opens if (base := distribution_of(name))]
+    if build.cudnn and not (situation.torch and situation.torch.cuda):  # torch brings its own
+        wheels.append(f'"nvidia-cudnn-cu{major(build)}=={build.cudnn}.*"')
+    itself = [] if asked == major(build) else [f"{build.install}=={release}"]
+    folders = "site-packages/nvidia/cublas/lib and nvidia/cudnn/lib"
+    return f"`pip install {' '.join(dict.fromkeys((*itself, *wheels)))}`, with {folders} on LD_LIBRARY_PATH"
+
+
+def _replaced(situation: Situation, build: FrameworkBuild, asked: int | None) -> Iterator[str]:
+    """Packages that own the same files as a build and are here, or printed the message: that of another vendor, or
+    of the CUDA that is asked for."""
+    for row in situation.matrix.tables.shared_files:
+        if row.framework == build.framework:
+            here = (one.name for one in situation.machine.packages if group_of(row, one.name))
+            printed = (
+                other.package
+                for other in situation.matrix.builds_of(build.framework)
+                if other.install and (other.vendor != build.vendor == "amd" or (asked and major(other) == asked))
+            )
+            yield from (name for name in (*here, *printed) if name != build.install)

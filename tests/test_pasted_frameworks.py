@@ -1,0 +1,141 @@
+"""`check --from` with messages of frameworks beside torch: the fix names the release that goes with the rest."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpudoctor.finding import Finding
+from tests.support.judged_texts import judgement, problems
+
+ORT = "FAIL : Failed to load library libonnxruntime_providers_cuda.so with error: {}: cannot open shared object file"
+CT2 = "RuntimeError: Library {} is not found or cannot be loaded"
+CUPY = "CuPy failed to load {0}: OSError: {0}: cannot open shared object file: No such file or directory"
+SYMBOL = "ImportError: /v/lib/python3.12/site-packages/{}.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceE"
+GPU = "NVIDIA GeForce RTX 4090, driver 580.95.05, Python 3.12\n"
+
+
+def first(text: str) -> Finding:
+    return judgement(text).findings[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "wrong"),
+    [
+        ("torch 2.13.0+cu130\n" + ORT.format("libcublasLt.so.12"), ["onnxruntime-gpu[cuda,cudnn]==1.31.1"], "1.26.0"),
+        ("torch 2.9.1+cu126\n" + ORT.format("libcublasLt.so.13"), ["onnxruntime-gpu[cuda,cudnn]==1.26.0"], "1.31.1"),
+        ("torch 2.9.1+cu128\n" + ORT.format("libcublasLt.so.11"), ["onnxruntime-gpu[cuda,cudnn]==1.26.0"], "1.31.1"),
+        (ORT.format("libcublasLt.so.11"), ["==1.31.1", "==1.26.0", "torch.version.cuda", "driver 580"], "uninstall"),
+        ("torch 2.13.0+cu130\n" + CUPY.format("libnvrtc.so.12"), ["-y cupy-cuda12x", "cupy-cuda13x["], "nv"),
+        ("torch 2.9.1+cu128\n" + CUPY.format("libnvrtc.so.12"), ["cupy-cuda12x[ctk]"], "uninstall"),
+        ("torch 2.13.0+cu130\n" + CT2.format("libcublas.so.12"), ["nvidia-cublas-cu12"], "nvidia-cudnn-cu12"),
+        (CT2.format("libcublas.so.12"), ["nvidia-cublas-cu12", "nvidia-cudnn-cu12==9"], "ctranslate2=="),
+        (CT2.format("libcublas.so.11"), ["ctranslate2==4.8.5", "nvidia-cublas-cu12"], "cu11"),
+    ],
+)  # fmt: skip
+def test_a_missing_library_is_mended_with_the_release_for_the_cuda_that_is_here(
+    text: str, wanted: list[str], wrong: str
+) -> None:
+    fix = first(GPU + text).fixes[0].title
+    assert all(word in fix for word in wanted) and wrong not in fix
+
+
+def test_a_driver_before_cuda_13_gets_no_build_for_it() -> None:
+    fix = first("RTX 2080 Ti, driver 550.54.14\n" + ORT.format("libcublas.so.11")).fixes[0].title
+    assert "onnxruntime-gpu[cuda,cudnn]==1.26.0" in fix and "1.31.1" not in fix
+
+
+def test_an_amd_gpu_gets_the_build_for_amd() -> None:
+    fix = first("AMD Radeon RX 6800 XT, torch 2.9.1+rocm6.4\n" + ORT.format("libcublasLt.so.12")).fixes[0].title
+    assert "uninstall -y onnxruntime-gpu" in fix and "onnxruntime-migraphx==" in fix
+
+
+def test_an_old_python_gets_the_last_release_for_it() -> None:
+    text = "RTX 4090, driver 580.95.05, Python 3.10\ntorch 2.9.1+cu128\n"
+    assert "onnxruntime-gpu[cuda,cudnn]==1.23.2" in first(text + ORT.format("libcublasLt.so.11")).fixes[0].title
+
+
+@pytest.mark.parametrize(
+    ("text", "slug", "torch"),
+    [
+        (
+            "I run vllm 0.11.0 with torch 2.9.1+cu128\n" + SYMBOL.format("vllm/_C"),
+            "vllm-torch-abi",
+            "by torch 2.8.0+cu128",
+        ),
+        (
+            "torch 2.11.0+cu130\n# sglang version: v0.5.9\n" + SYMBOL.format("sgl_kernel/common_ops"),
+            "sglang-torch-mismatch",
+            "by torch 2.9.1+cu12",  # as the kernels of the package index are
+        ),
+    ],
+)
+def test_a_version_in_a_sentence_counts_where_a_message_is_about_that_package(
+    text: str, slug: str, torch: str
+) -> None:
+    finding = first(GPU + text)
+    assert finding.slug == slug and torch in finding.fixes[0].title
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        "vllm 0.11.0 fails and vllm 0.9.2 does not",
+        "it worked with vllm 0.11.0",
+        "pip install vllm 0.11.0",
+        "should I update to vllm 0.11.0?",
+    ],
+)
+def test_a_version_that_may_be_another_does_not_count(told: str) -> None:
+    finding = first(f"{GPU}torch 2.9.1+cu128\n{told}\n{SYMBOL.format('vllm/_C')}")
+    assert finding.slug == "vllm-torch-abi" and finding.subject == "an error message"
+
+
+def test_a_version_in_a_sentence_is_no_fault_without_a_message() -> None:
+    assert problems(f"{GPU}I run vllm 0.11.0 with torch 2.9.1+cu128\nIs CUDA available: True") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "slug", "word"),
+    [
+        (
+            "W tensorflow/compiler/mlir/tools/kernel_gen/tf_gpu_runtime_wrappers.cc:40] "
+            "'cuModuleLoadData(&module, data)' failed with 'CUDA_ERROR_INVALID_PTX'",
+            "torch-no-arch-for-gpu",
+            "nvcr.io/nvidia/tensorflow",
+        ),
+        ("RuntimeError: CUDA error: cuModuleLoadData failed: CUDA_ERROR_INVALID_PTX", "driver-too-old", "driver"),
+        (
+            "jaxlib/cuda/versions_helpers.cc:90: operation gpuDeviceGetAttribute(&major) failed: "
+            "CUDA_ERROR_NOT_INITIALIZED",
+            "jax-plugin-mismatch",
+            "jax",
+        ),
+        (
+            "numba.cuda.cudadrv.error.NvvmSupportError: No supported GPU compute capabilities found.",
+            "cuda-toolkit-mismatch",
+            "numba-cuda[cu12]",
+        ),
+        (
+            "xFormers can't load C++/CUDA extensions. xFormers was built for:\n"
+            "    PyTorch 2.2.0+cu121 with CUDA 1201 (you have 2.2.0+cpu)",
+            "torch-cpu-only",
+            "",
+        ),
+        (
+            "transformer_engine failed to import: libcudnn_adv.so.9: cannot open shared object file",
+            "framework-libraries-not-found",
+            "CUDNN_HOME",
+        ),
+    ],
+    ids=["tensorflow", "others", "jaxlib", "numba", "xformers", "transformer-engine"],
+)  # fmt: skip
+def test_a_frameworks_own_message_is_told_from_the_general_one(text: str, slug: str, word: str) -> None:
+    finding = first(text)
+    assert finding.slug == slug and word in finding.fixes[0].title
+
+
+def test_on_a_machine_with_rocm_no_driver_of_nvidia_is_missed() -> None:
+    text = (
+        "{}vLLM: Exception happens when checking CUDA platform: NVML Shared Library Not Found\nNo platform detected\n"
+    )
+    assert "no-driver" in problems(text.format("")) and problems(text.format("AMD ROCm6.4.2\n")) == []
