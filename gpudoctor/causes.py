@@ -73,8 +73,13 @@ def join_symptoms(findings: Iterable[Finding], situation: Situation) -> list[Fin
     found = list(findings)
     causes = [finding for finding in found if not finding.possible_causes]
     # A symptom whose text names its cause stands for that cause where nothing else does, and explains the others.
-    symptoms = (finding for finding in found if finding.possible_causes)
-    for symptom in sorted(symptoms, key=lambda each: (not _names_cause(each), each.confidence == "possible")):
+    symptoms = [finding for finding in found if finding.possible_causes]
+
+    def place_in_order(symptom: Finding) -> tuple[bool, bool, bool]:
+        narrowed = any(_narrows(other, symptom) for other in symptoms)
+        return not _names_cause(symptom), symptom.confidence == "possible", narrowed
+
+    for symptom in sorted(symptoms, key=place_in_order):
         place = _cause_of(symptom, causes)
         if place is None:
             causes.append(symptom)
@@ -144,6 +149,11 @@ def _weighs_as(cause: Finding, effect: Finding) -> bool:
 
 def _names_cause(symptom: Finding) -> bool:
     return symptom.slug in symptom.possible_causes
+
+
+def _narrows(symptom: Finding, other: Finding) -> bool:
+    """Whether one text names what the other one only may mean, and not the reverse."""
+    return symptom.slug in other.possible_causes[1:] and other.slug not in symptom.possible_causes
 
 
 def _with_symptom(cause: Finding, symptom: Finding) -> Finding:

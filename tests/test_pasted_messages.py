@@ -817,6 +817,28 @@ def test_advice_for_the_gpus_of_the_other_vendor_is_left_out(message: str) -> No
 
 
 @pytest.mark.parametrize(
+    ("machine", "command"),
+    [
+        ("RTX 4090, driver 535.183.01", "pip install 'jax[cuda12]=="),
+        ("RTX 4090, torch 2.9.1+cu130", "pip install 'jax[cuda13]=="),
+        ("Radeon RX 7900 XTX", "ROCm 7: `pip install jax-rocm7-plugin==0.12.0 jax-rocm7-pjrt==0.12.0 jax==0.12.0"),
+    ],
+)
+def test_the_jax_that_is_named_runs_on_the_driver_and_beside_torch(machine: str, command: str) -> None:
+    (fix,) = findings(f"{machine}\n>>> jax.devices()\n[CpuDevice(id=0)]\n")[0].fixes
+    assert command in fix.title
+    assert "None" not in fix.title
+
+
+def test_a_message_that_may_mean_what_another_one_names_is_no_second_problem() -> None:
+    """Error 804 has several causes, NVML's message one."""
+    forward = "RuntimeError: Error 804: forward compatibility was attempted on non supported HW\n"
+    mismatch = "Failed to initialize NVML: Driver/library version mismatch\n"
+    assert problems(forward) == ["cuda-compat-on-geforce"]
+    assert problems(mismatch + forward) == problems(forward + mismatch) == ["driver-lib-mismatch"]
+
+
+@pytest.mark.parametrize(
     ("gpu", "slug"), [("RTX PRO 6000 Blackwell", "cuda-toolkit-mismatch"), ("Tesla V100", "gpu-too-old-for-feature")]
 )
 def test_flashinfer_lacks_a_toolkit_for_a_new_gpu(gpu: str, slug: str) -> None:

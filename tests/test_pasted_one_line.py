@@ -118,6 +118,22 @@ def test_a_number_is_right_where_a_sentence_counts_several_gpus(text: str, hidde
     assert ("cuda-visible-devices" in problems(text)) == hidden
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("CUDA_VISIBLE_DEVICES=1 python a.py\nRTX 5090, torch 2.5.1+cu124\n"
+         "RuntimeError: CUDA error: no kernel image is available for execution on the device\n",
+         ["torch-no-arch-for-gpu"]),
+        ("HIP_VISIBLE_DEVICES=1 python a.py\nRX 7600, torch 2.4.0+rocm6.1\n"
+         "RuntimeError: HIP error: invalid device function\n", ["torch-rocm-no-arch-for-gpu"]),
+        ("CUDA_VISIBLE_DEVICES=1 python a.py\nRTX 5090, torch 2.9.1+cu130\n"
+         "RuntimeError: No CUDA GPUs are available\n", ["cuda-visible-devices"]),
+    ],
+)  # fmt: skip
+def test_a_variable_hides_no_gpu_that_the_program_sees(text: str, found: list[str]) -> None:
+    assert [slug for slug in problems(text) if slug != "rocm-mem-efficient-attention"] == found
+
+
 def test_the_colon_of_a_chinese_keyboard_is_one() -> None:
     assert [gpu.arch.value for gpu in machine("GPU 0\uff1a NVIDIA GeForce RTX 3090").gpus] == ["sm_86"]
 

@@ -67,9 +67,6 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
             wrong = tuple(entry for entry in selection.invalid if entry not in _ENDS)
             if divided and (selection.gpus or any(re.match(_SLICE, entry) for entry in wrong)):
                 break  # only NVML knows which slices the entries mean
-            pasted = situation.machine.pasted
-            if pasted and pasted.several_gpus and wrong and all(map(str.isdigit, wrong)):
-                break  # it does not tell how many there are
             if remaining and (not selection.gpus or wrong):
                 yield _hidden(situation, name, value, remaining, selection)
                 break

@@ -55,7 +55,7 @@ _LOOK_AT_THE_DRIVER = by_hand(
     "Run `nvidia-smi`. If it fails, install the driver or, in a container, start that with the GPUs. If it shows a "
     "CUDA Version below that of torch, update the driver. If it is well, look at CUDA_VISIBLE_DEVICES.",
 )
-_LOST, _OLD_DRIVER = "gpu-off-bus", "driver-too-old"
+_LOST, _OLD_DRIVER, _CPU_FRAMEWORK = "gpu-off-bus", "driver-too-old", "framework-cpu-only"
 _NEWER, _OLDER, _FIRST_OF_ALL_BUILDS = "torch-no-arch-for-gpu", "torch-dropped-old-gpu", 75
 """Want of code for a GPU that is newer than the build, or older, as each before Turing (7.5) is."""
 _NOT_ON_THIS_GPU = "gpu-too-old-for-feature"
@@ -223,7 +223,11 @@ def _fixes(
         last = () if other_cause else fixes(situation, fault)
     if row.slug == _OLD_DRIVER and situation.usable:
         last = worthwhile(situation, situation.usable, last)
-    return (*first, *fixes_of_framework(situation, row, text, fault.gpus), *last)
+    open_vendor = row.slug == _CPU_FRAMEWORK and fault.vendor is None
+    exact = () if open_vendor else fixes_of_framework(situation, row, text, fault.gpus)
+    if exact and (row.slug == _CPU_FRAMEWORK or fault.vendor == "amd"):
+        last = ()  # the row's own words name the builds in general, or those for CUDA
+    return (*first, *exact, *last)
 
 
 def _of_the_driver(situation: Situation) -> tuple[Fix, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 
 from gpudoctor.finding import Fix, by_hand
@@ -31,16 +32,25 @@ def fixes_of_framework(situation: Situation, row: ErrorPattern, text: str, gpus:
     asked = int(found[1]) if (found := _ASKED.search(text)) else None
     commands = [(build, _command(situation, build, own, asked)) for build in builds]
     if len(commands) > 1:
-        known = [(major(build), command) for build, command in commands]
-        how = f"Install the build of {title} for the CUDA of the torch beside it (torch.version.cuda). " + "; ".join(
-            f"CUDA {cuda} (driver {situation.matrix.nvidia.floor(str(cuda))} or newer): {command}"
-            for cuda, command in known
+        which = (
+            "the ROCm that is installed (`cat /opt/rocm/.info/version`)"
+            if builds[0].vendor == "amd"
+            else "the newest CUDA that the driver runs, beside torch for torch's own (torch.version.cuda)"
         )
+        each = (f"{_needs(situation, build)}: {command}" for build, command in commands)
+        how = f"Install the build of {title} for {which}. {'; '.join(each)}"
         return (by_hand(how, how, "replaces"),)
     for build, command in commands:
         how = f"Install {title}'s build for {target_of(build)}: {command}"
         return (by_hand(how, how, "replaces"),)
     return tuple(environment_of_its_own(situation, own)) if own else ()
+
+
+def _needs(situation: Situation, build: FrameworkBuild) -> str:
+    number = major(build)
+    if build.vendor == "amd":
+        return f"ROCm {number}"
+    return f"CUDA {number} (driver {situation.matrix.nvidia.floor(str(number))} or newer)"
 
 
 def major(build: FrameworkBuild) -> int:
@@ -74,9 +84,12 @@ def _command(situation: Situation, build: FrameworkBuild, own: InstalledFramewor
     release = _release(situation, build, own)
     if build.looks != "loader":
         extra = f"[{build.extra}]" if build.extra else ""
+        # Without an extra nothing pulls in what has to be of the same release.
+        rest = "" if extra else "".join(f" {name}=={release}" for name in (*build.parts, *build.beside))
         others = " ".join(dict.fromkeys(_replaced(situation, build, asked)))
         before = f"`pip uninstall -y {others}`, then " if others else ""
-        return f'{before}`pip install "{build.install}{extra}=={release}"`'
+        wanted = f"{build.install}{extra}=={release}"
+        return f"{before}`pip install {shlex.quote(wanted)}{rest}`"
     wheels = [f"{base}-cu{major(build)}" for name in build.opens if (base := distribution_of(name))]
     if build.cudnn and not (situation.torch and situation.torch.cuda):  # torch brings its own
         wheels.append(f'"nvidia-cudnn-cu{major(build)}=={build.cudnn}.*"')

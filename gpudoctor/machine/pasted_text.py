@@ -48,8 +48,6 @@ class PastedText(Record, frozen=True):
     """The line that shows that a GPU was used."""
     started: str = ""
     """The line of the kernel log, of a tool or a person that says that a kernel driver has started a GPU."""
-    several_gpus: bool = False
-    """A sentence counts more GPUs than the text names."""
     gpus_given: bool = False
     """The command that started the container gives it the device nodes of GPUs."""
     container_command: str = ""

@@ -135,8 +135,7 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
 
 def _names_another_gpu(situation: Situation) -> bool:
     """Whether a visibility variable names only GPUs after the first, and the machine has no second one."""
-    machine = situation.machine
-    if len(machine.gpus) > 1 or (machine.pasted is not None and machine.pasted.several_gpus):
+    if len(situation.machine.gpus) > 1:
         return False
     values = (situation.variable(name) for name in VISIBILITY)
     numbers = [value.split(",") for value in values if value and re.fullmatch(r"\d{1,3}(?:,\d{1,3})*", value)]

@@ -26,6 +26,7 @@ from gpudoctor.intake.text.kernel_drivers import (
 from gpudoctor.intake.text.kernel_log import logged
 from gpudoctor.intake.text.ranking import contradictions, decided, decided_with
 from gpudoctor.intake.text.torch import is_rocm, source
+from gpudoctor.intake.text.visibility import without_other_gpus
 from gpudoctor.late_regex import late
 from gpudoctor.machine import (
     ASSUMED,
@@ -88,7 +89,7 @@ def machine_of(facts: Facts, matrix: Matrix, machines: tuple[str, ...] = ()) -> 
     machine = with_environment(machine, facts, matrix)
     if log.faults and machine.gpus:
         machine = with_logged_state(machine)
-    machine = with_errors(machine, facts, matrix)
+    machine = without_other_gpus(with_errors(machine, facts, matrix), facts, matrix)
     if foreign := _foreign(machine, facts):
         named = Os(name={"windows": "Windows", "macos": "macOS"}[foreign])
         system = replace(machine.system, os=known(named, "text"), kernel=unknown(SILENT))
@@ -355,7 +356,6 @@ def _pasted(
     started = f"{engine.value} run {without_secrets(command.value)}" if command and engine and not asks else ""
     return PastedText(
         gpus_given=given and not in_desktop,
-        several_gpus=decided(facts, "several gpus") is not None and len(machine.gpus) <= 1,
         container_command="" if in_desktop else started,
         unsaid=tuple(unsaid),
         contradictions=contradictions(facts),

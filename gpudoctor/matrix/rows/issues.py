@@ -137,7 +137,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     of_torch: bool = True
     """Whether torch may print it; what a program with libraries of its own prints, no build of torch mends."""
     framework: str = ""
-    """The framework beside torch that prints it because a library is missing: its builds give the fix."""
+    """The framework beside torch that prints it because a library is missing, or because it is a build for the CPU:
+    its builds give the fix."""
     severity: Literal["error", "warning", "note"] = "error"
     """Severity of a kernel that fails for this cause; a note names a text that explains no failure."""
     workaround: str
