@@ -47,8 +47,6 @@ DOCKERFILES: dict[str, str] = {
     'CMD ["/root/venv/bin/python", "train.py"]',
     "image-preflight-without-command": "FROM python:3.12-slim\nRUN pip install gpudoctor-cli\n"
     'ENTRYPOINT gpudoctor preflight --\nCMD ["python", "train.py"]',
-    "compose-without-libcuda": "services:\n  serve:\n    image: vllm/vllm-openai:v0.11.0\n    shm_size: 8g\n"
-    "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu, utility]}]}}}",
     "compose-drops-preflight": "FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime\nRUN pip install gpudoctor-cli\n"
     'ENTRYPOINT ["gpudoctor", "preflight", "--"]\nCMD ["python", "train.py"]',
     "image-too-new-for-driver": "FROM nvidia/cuda:13.0.1-base-ubuntu22.04",
@@ -79,6 +77,8 @@ COMPOSE_FILES: dict[str, str] = {
     "    devices: [/dev/kfd, '/dev/dri/render128:/dev/dri/render128']",
     "compose-other-vendor": "services:\n  serve:\n    image: vllm/vllm-openai:v0.11.0\n    shm_size: 8g\n"
     "    devices: [/dev/kfd, /dev/dri]",
+    "compose-without-libcuda": "services:\n  serve:\n    image: vllm/vllm-openai:v0.11.0\n    shm_size: 8g\n"
+    "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: 1, capabilities: [gpu, utility]}]}}}",
     "compose-reservation-refused": "services:\n  serve:\n    image: vllm/vllm-openai:v0.11.0\n    shm_size: 8g\n"
     "    deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all}]}}}",
     "compose-drops-preflight": "services:\n  train:\n    build: .\n    gpus: all\n    shm_size: 8g\n"
