@@ -380,7 +380,7 @@ FAULTY: dict[str, tuple[str, str, str, Setup]] = {
         ),
     ),
     "a GPU that the loaded driver could not start": (
-        *("no-driver", "error", "dmesg | grep -i amdgpu"),
+        *("no-driver", "error", "dmesg | grep -i -e amdgpu"),
         lambda h: _not_started(h, "amdgpu 0000:03:00.0: amdgpu: early_init of IP block <gmc_v12_0> failed -19"),
     ),
     "WSL, with a wheel whose runtime does not know it": (

@@ -60,12 +60,12 @@ def test_an_old_python_gets_the_last_release_for_it() -> None:
         (
             "I run vllm 0.11.0 with torch 2.9.1+cu128\n" + SYMBOL.format("vllm/_C"),
             "vllm-torch-abi",
-            "by torch 2.8.0+cu128",
+            "with torch 2.8.0+cu128",
         ),
         (
             "torch 2.11.0+cu130\n# sglang version: v0.5.9\n" + SYMBOL.format("sgl_kernel/common_ops"),
             "sglang-torch-mismatch",
-            "by torch 2.9.1+cu12",  # as the kernels of the package index are
+            "with torch 2.9.1+cu12",  # as the kernels of the package index are
         ),
     ],
 )

@@ -181,7 +181,8 @@ def test_on_windows_nobody_says_that_the_named_driver_was_not_found(tmp_path: Pa
 
 def test_a_mac_needs_no_tool_of_a_driver_and_is_no_x86(tmp_path: Path) -> None:
     _, output = screen(MACOS, tmp_path)
-    assert "the text is from macOS" in output
+    assert "libraries of macOS: gpudoctor knows Linux and WSL2" in output
+    assert output.endswith("Next: gpudoctor explain GPD914")
     for wrong in ("nvidia-smi", "x86_64", "cannot use any GPU"):
         assert wrong not in output
     assert "arm64" in output

@@ -38,8 +38,9 @@ _NAMES_NVIDIA = (
     r"(?:N[Vv][Ii][Dd][Ii][Aa]|nvidia|NVRM|NVML|GeForce|sm_[0-9]|cu(?:DNN|BLAS|dnn|blas|Init)"
     r"|\+cu\d{2,3}\b|CUDA used to build PyTorch: \d)" + _NOT_OF_NONE
 )
-_TYPED = r"\berrors?\b.{0,40}?"
-"""What stands before a message that a person typed in small letters; else such words are a sentence of their own."""
+_TYPED, _NEAR = re.compile(r"\berrors?\b", re.I), 40
+"""What stands at most so many letters before a message that a person typed in small letters; else such words are a
+sentence of their own."""
 _OWN_WORDS = re.compile(
     r"(?i).{8,300}?[a-z0-9)'\"`.!](?P<own>,? (?:-+ )?(?:because|since|after|when|whenever|but|although|even though"
     r"|as soon as|unless|until|while)\b"
@@ -208,8 +209,16 @@ class ErrorQuestions:
             if numbers := tuple(lines_with(filter(may_hold, needles), text)):
                 if row.unless and re.search(row.unless, text, flags):
                     continue
-                pattern = re.compile(rf"{_TYPED}(?:{row.pattern})" if flags else row.pattern, flags)
-                yield from ((row, number) for number in numbers if pattern.search(lines[number]))
+                pattern = re.compile(row.pattern, flags)
+                found = _is_typed if flags else re.Pattern.search
+                yield from ((row, number) for number in numbers if found(pattern, lines[number]))
+
+
+def _is_typed(pattern: re.Pattern[str], line: str) -> bool:
+    """Whether a line holds a message behind the word that says that it is one."""
+    word = _TYPED.search(line)
+    message = pattern.search(line, word.end()) if word else None
+    return word is not None and message is not None and message.start() - word.end() <= _NEAR
 
 
 def _plain(text: str) -> str:

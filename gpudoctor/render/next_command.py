@@ -26,6 +26,8 @@ _TAKES = {"snapshot": ("--python", "--root", "--env"), "smoke": ("--python", "--
 """The options that choose a machine, of those that a command takes; no row: all but what is installed there."""
 _INSTALLED = ("--torch", "--package", "--error")
 
+_FOREIGN = "GPD914"
+"""Says that a text is from a system which gpudoctor does not examine."""
 _SEEN = "GPD442"
 """Asks what an error message tells."""
 _DEEPER = {"quick": "standard", "standard": "full"}
@@ -60,6 +62,9 @@ def _next(report: Report, look: ReportStyle) -> Advice:
         return _after_image(first, look.again)
     if first is not None:
         return _after_problem(first, report, look)
+    pasted = report.machine.pasted
+    if pasted is not None and pasted.foreign:
+        return "gpudoctor runs on Linux and in WSL2.", ("gpudoctor", "explain", _FOREIGN)
     if report.subject.kind == "text":
         return "`gpudoctor check` on the machine itself tells more than a text.", _THERE
     if report.open_questions:

@@ -52,10 +52,12 @@ def bad_pages(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
 
 
 def no_address_space(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:
-    """Log lines in which the kernel has no address space for a GPU that amdgpu then gives up."""
-    given_up = lines_of(situation, gpu, GIVEN_UP["amd"]) if gpu.driver.absent else ()
-    without_memory = tuple(line for line in given_up if _NO_MEMORY.search(line.line))
-    return _before_giving_up(situation, gpu, "pci-no-space") or without_memory
+    """Log lines in which the kernel has no address space for a GPU that amdgpu then gives up. Of a log that somebody
+    quotes, the line in which it does so is enough."""
+    told = _before_giving_up(situation, gpu, "pci-no-space")
+    if told or not situation.log_is_the_complaint or hardware_errors(situation, gpu) or not gpu.driver.absent:
+        return told
+    return tuple(line for line in lines_of(situation, gpu, GIVEN_UP["amd"]) if _NO_MEMORY.search(line.line))
 
 
 def hardware_errors(situation: Situation, gpu: Gpu) -> tuple[LogFault, ...]:

@@ -66,12 +66,7 @@ _DEVICE = late(
     r"Device: (?:cuda|hip):?(?P<index>\d{0,2}) (?P<name>[^:\n]{3,80}?)(?: : \w+)?$|Using device: "
     r"(?:cuda:)?(?P<other>NVIDIA [^\n]{3,60}|AMD [^\n]{3,60})"
 )
-_VLLM = late(r"vLLM (?:API server )?version v?(?P<version>\d+\.\d+[\w.+]{0,30})")
-_EXTENSION = late(
-    r"(?i)(?<![\w./-])(?P<name>vllm|flash[-_]attn|xformers)(?:-openai)?(?::|==| (?:version |release )?)v?"
-    r"(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3}(?:\.post\d)?)(?![\w.]*\d)"
-)
-"""A release of a package with GPU code of its own, or the image that holds it, in a sentence."""
+_VLLM = late(r"(?:vLLM (?:API server )?version v?|vllm-openai:v)(?P<version>\d+\.\d+[\w.+]{0,30})")
 _AMD_ARCH = late(r"AMD arch: (?P<gfx>gfx[0-9a-f]{3,4})")
 _PROSE_PACKAGE = late(
     r"^\s{0,8}(?:[-*] )?(?:torch|pytorch|PyTorch)[ =:]{1,3}v?(?P<version>\d\.\d{1,2}(?:\.\d{1,2})?"
@@ -155,12 +150,8 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
             facts.say("driver", found["driver"], number, "program")
         if "NAVI" in text and (found := _RENDERER.match(text)):
             facts.gpus.append(NamedGpu(number, "list", name=found["chip"]))
-        if "vLLM" in text and (found := _VLLM.search(text)):
+        if ("vLLM" in text or "vllm-openai:" in text) and (found := _VLLM.search(text)):
             facts.say("package vllm", found["version"], number, "program")
-        elif ("llm" in text or "LLM" in text or "attn" in text or "formers" in text) and (
-            (found := _EXTENSION.search(text)) and not _NOT_INSTALLED.search(sentence_around(text, found))
-        ):
-            facts.say(f"package {found['name'].lower().replace('_', '-')}", found["version"], number, "prose")
 
 
 def _is_the_desk(text: str, system: re.Match[str]) -> bool:
