@@ -205,6 +205,9 @@ def this_python_starts(place: Place) -> None:
     python = place.prefix / "bin" / "python"
     python.unlink()
     python.symlink_to(sys.executable)
+    settings = place.prefix / "pyvenv.cfg"
+    home = Path(sys.executable).resolve().parent
+    settings.write_text(settings.read_text().replace("home = /usr/bin", f"home = {home}"))
     place.site.parent.rename(place.prefix / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}")
 
 

@@ -57,7 +57,12 @@ def overview() -> str:
 def example(check: Check[Any]) -> tuple[str, str] | None:
     """A command and what it prints where this check finds something; None for a check without an example."""
     if check.slug in MACHINES:
-        return f"gpudoctor check --select {check.id}", _on_machine(MACHINES[check.slug], check)
+        # What is only a note may stand in the headline without its id.
+        printed = _on_machine(MACHINES[check.slug], check)
+        if check.id in printed:
+            return f"gpudoctor check --select {check.id}", printed
+        printed = _on_machine(MACHINES[check.slug], check, look=ReportStyle(verbose=True))
+        return f"gpudoctor check --select {check.id} -v", printed
     if any(check.slug in files for files in (DOCKERFILES, COMPOSE_FILES, MANIFESTS)):
         return f"gpudoctor dockerfile .{_described(check.slug)} --select {check.id}", _on_image(check)
     if check.slug in TEXTS:
