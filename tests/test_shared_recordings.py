@@ -217,7 +217,7 @@ LOGS: dict[str, tuple[Callable[[Host], Host], str]] = {
     "Bumblebee-Project__Bumblebee/issue-554/dmesg.txt": (nvidia("2684", "0000:01:00.0"), "note gpu-off-bus"),
     "leptonai__gpud/issue-500/xid-119.txt": (nvidia("2330", "0000:9b:00.0"), "note gpu-reset-needed"),
     "leptonai__gpud/components/memory/testdata/dmesg.decode.iso.log": (nvidia("2330", "0000:38:00.0"), ""),
-    "madMAx43v3r__chia-gigahorse/issue-301/dmesg.txt": (nvidia("2204", "0000:0a:00.0"), ""),
+    "madMAx43v3r__chia-gigahorse/issue-301/dmesg.txt": (nvidia("2204", "0000:0a:00.0"), "note gpu-reset-needed"),
     "ROCm__legacy-rocm-build/issue-2196/dmesg.txt": (amd("744c", 110000, "0000:83:00.0"), ""),
     "ROCm__legacy-rocm-build/issue-3265/journal.txt": (
         amd("744c", 110000, "0000:03:00.0"),
