@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import gpudoctor
+from gpudoctor.intake.text.reading import read_text
 from gpudoctor.plain_text import without_workflow_commands
 from gpudoctor.render.formats import FORMATS
 from gpudoctor.render.json import to_json
@@ -121,3 +122,15 @@ def test_no_pattern_of_the_matrix_takes_long_over_a_line_that_nearly_matches() -
 
 def test_a_pattern_that_goes_back_and_forth_is_found() -> None:
     assert slowest(r"^\|\s*(\d+)\s+(\S.*?)\s+(?:On|Off)?\s*\|\s*x", 0, everywhere=True) > SECONDS
+
+
+@pytest.mark.parametrize("words", ["nvidia driver 535 ", "Xid 79 and xid 13 ", "upgraded to Fedora 43 "])
+def test_a_line_that_says_one_thing_again_and_again_is_weighed_once(
+    words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weighed: list[str] = []
+    for module in ("kernel_log", "prose"):
+        place = f"gpudoctor.intake.text.{module}.is_hypothetical"
+        monkeypatch.setattr(place, lambda text: weighed.append(text) or False)
+    read_text((words * 300)[:3900].encode(), matrix())
+    assert len(weighed) <= 4 and all(len(text) <= 600 for text in weighed)

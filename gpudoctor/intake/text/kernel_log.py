@@ -69,6 +69,7 @@ _XID = late(
     r"(?P<all>\d{1,3}(?:(?:, | ?/ ?| and | or |, and )\d{1,3})*)(?!\d|\.\d|:|%)"
 )
 _NO_XID = late(r"(?i)(?:\b(?:no|not|never|without|neither|nor|instead of)\b|n't\b)[^.;!?]{0,40}$")
+_LONGEST_SENTENCE = 600
 _MOST_XIDS = 6
 
 
@@ -138,9 +139,11 @@ def read_xids(lines: Iterable[Line], facts: Facts) -> None:
         return
     named: dict[str, Line] = {}
     for line in lines:
-        for found in _XID.finditer(line.text) if "id" in line.text or "ID" in line.text else ():
-            if not (_NO_XID.search(line.text[: found.start()]) or is_hypothetical(line.text)):
-                named |= {xid: Line(line.number, f"NVRM: Xid: {xid}") for xid in re.findall(r"\d+", found["all"])}
+        text = line.text[:_LONGEST_SENTENCE]
+        found = [*_XID.finditer(text)] if "id" in text or "ID" in text else []
+        if found and not is_hypothetical(text):
+            said = (one["all"] for one in found if not _NO_XID.search(text[: one.start()]))
+            named |= {xid: Line(line.number, f"NVRM: Xid: {xid}") for all in said for xid in re.findall(r"\d+", all)}
     if len(named) <= _MOST_XIDS:  # else it is a list of what there is
         facts.xids += named.values()
 

@@ -159,16 +159,18 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             name = f"{package.lastgroup or ''} {package[package.lastgroup or 0]}".capitalize()
             packaged.setdefault(name, Statement("os", name, number, "prose"))
         about_a_driver = "river" in text or "vidia" in text or "VIDIA" in text
-        for branch in _BRANCH.finditer(text) if about_a_driver and not _OF_A_LIST.match(text) else ():
+        beginning = text[:_LONGEST_SENTENCE]
+        named = [*_BRANCH.finditer(beginning)] if about_a_driver and not _OF_A_LIST.match(text) else []
+        for branch in named if named and not is_hypothetical(beginning) else ():
             stem = (branch["behind"] or branch["package"] or branch["before"])[:3]
-            if not (_may_be_another_branch(text, branch) or is_hypothetical(text)):
+            if not _may_be_another_branch(beginning, branch):
                 branches.setdefault(stem, Statement("driver branch", stem, number, "prose"))
         if several := _SEVERAL_GPUS.search(text):
             facts.say("several gpus", several["count"].lower(), number, "prose")
         if "ython" in text and (folder := _PYTHON_FOLDER.search(text)):
             facts.say("python", f"{folder['major']}.{folder['minor']}", number, "prose")
-        elif "ython" in text and (named := _PYTHON.search(text)) and not _may_be_another(text, named):
-            pythons.setdefault(named["minor"], Statement("python", f"3.{named['minor']}", number, "prose"))
+        elif "ython" in text and (python := _PYTHON.search(text)) and not _may_be_another(text, python):
+            pythons.setdefault(python["minor"], Statement("python", f"3.{python['minor']}", number, "prose"))
         if (
             ("river" in text or "nvidia-smi" in text)
             and (driver := _DRIVER.search(text))
@@ -228,6 +230,7 @@ def _is_new(text: str, found: re.Match[str], clause: str) -> bool:
     return _NOW.search(text[: found.start()]) is not None and not _UNDONE.search(clause)
 
 
+_LONGEST_SENTENCE = 600
 _ENDS = (". ", "! ", "? ")
 _CLAUSE_ENDS = (*_ENDS, ", ", "; ")
 
@@ -313,7 +316,7 @@ _WORDS_OF_A_TITLE = 5
 
 def _gpus_of_sentences(lines: Iterable[Line], facts: Facts, *, elsewhere: bool = False) -> None:
     """`elsewhere`: a GPU of another machine does not count."""
-    for number, text in ((number, text[:600]) for number, text in lines):
+    for number, text in ((number, text[:_LONGEST_SENTENCE]) for number, text in lines):
         titled = number == 1 and len(text.split()) >= _WORDS_OF_A_TITLE
         found = [list(pattern.finditer(text)) for pattern in (_NVIDIA_NAME, _AMD_NAME)]
         gone = _gone(text, elsewhere) if any(found) else set[int]()
