@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.hypothetical import is_hypothetical
-from gpudoctor.intake.text.lines import Line, text_of
+from gpudoctor.intake.text.lines import LONGEST_SENTENCE, Line, text_of
 from gpudoctor.late_regex import late
 from gpudoctor.machine import KernelLog
 from gpudoctor.matrix.questions import Matrix
@@ -69,7 +69,6 @@ _XID = late(
     r"(?P<all>\d{1,3}(?:(?:, | ?/ ?| and | or |, and )\d{1,3})*)(?!\d|\.\d|:|%)"
 )
 _NO_XID = late(r"(?i)(?:\b(?:no|not|never|without|neither|nor|instead of)\b|n't\b)[^.;!?]{0,40}$")
-_LONGEST_SENTENCE = 600
 _MOST_XIDS = 6
 
 
@@ -139,7 +138,7 @@ def read_xids(lines: Iterable[Line], facts: Facts) -> None:
         return
     named: dict[str, Line] = {}
     for line in lines:
-        text = line.text[:_LONGEST_SENTENCE]
+        text = line.text[:LONGEST_SENTENCE]
         found = [*_XID.finditer(text)] if "id" in text or "ID" in text else []
         if found and not is_hypothetical(text):
             said = (one["all"] for one in found if not _NO_XID.search(text[: one.start()]))

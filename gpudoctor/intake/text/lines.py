@@ -11,6 +11,8 @@ from typing import NamedTuple
 from gpudoctor.late_regex import late
 from gpudoctor.plain_text import without_controls
 
+LONGEST_SENTENCE = 600
+"""Of a longer line, sentences are read no further."""
 _LONGEST = 4000
 """Characters of a line that are read; nothing that a tool prints about a GPU is longer."""
 _MOST_LINES = 100_000

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
 from gpudoctor.intake.text.hypothetical import is_hypothetical
-from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.lines import LONGEST_SENTENCE, Line
 from gpudoctor.late_regex import late
 
 _NVIDIA_NAME = late(
@@ -159,7 +159,7 @@ def read_asides(lines: Iterable[Line], facts: Facts) -> None:
             name = f"{package.lastgroup or ''} {package[package.lastgroup or 0]}".capitalize()
             packaged.setdefault(name, Statement("os", name, number, "prose"))
         about_a_driver = "river" in text or "vidia" in text or "VIDIA" in text
-        beginning = text[:_LONGEST_SENTENCE]
+        beginning = text[:LONGEST_SENTENCE]
         named = [*_BRANCH.finditer(beginning)] if about_a_driver and not _OF_A_LIST.match(text) else []
         for branch in named if named and not is_hypothetical(beginning) else ():
             stem = (branch["behind"] or branch["package"] or branch["before"])[:3]
@@ -230,7 +230,6 @@ def _is_new(text: str, found: re.Match[str], clause: str) -> bool:
     return _NOW.search(text[: found.start()]) is not None and not _UNDONE.search(clause)
 
 
-_LONGEST_SENTENCE = 600
 _ENDS = (". ", "! ", "? ")
 _CLAUSE_ENDS = (*_ENDS, ", ", "; ")
 
@@ -316,7 +315,7 @@ _WORDS_OF_A_TITLE = 5
 
 def _gpus_of_sentences(lines: Iterable[Line], facts: Facts, *, elsewhere: bool = False) -> None:
     """`elsewhere`: a GPU of another machine does not count."""
-    for number, text in ((number, text[:_LONGEST_SENTENCE]) for number, text in lines):
+    for number, text in ((number, text[:LONGEST_SENTENCE]) for number, text in lines):
         titled = number == 1 and len(text.split()) >= _WORDS_OF_A_TITLE
         found = [list(pattern.finditer(text)) for pattern in (_NVIDIA_NAME, _AMD_NAME)]
         gone = _gone(text, elsewhere) if any(found) else set[int]()
