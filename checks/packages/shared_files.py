@@ -11,7 +11,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, RemovePackage, by_hand
 from gpudoctor.frameworks.gpu_builds import best_package, for_cuda
 from gpudoctor.frameworks.other_frameworks import rewrite_shared_files
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.questions import group_of
+from gpudoctor.matrix.questions import sharing
 from gpudoctor.matrix.versions import figures, package_matches
 from gpudoctor.situation import Situation
 
@@ -63,21 +63,12 @@ def packages_overwrite_each_other(situation: Situation) -> Verdicts:
 
 def _overwritten(situation: Situation, slug: str) -> Iterator[Finding]:
     for row in situation.matrix.tables.shared_files:
-        groups = list(_groups(row, situation.machine.packages)) if row.slug == slug else []
+        groups = sharing(row, situation.machine.packages) if row.slug == slug else []
         if groups and row.framework is None:
             yield _pairs(situation, row, groups)
             continue
         for group in groups:
             yield _sharing(situation, row, group)
-
-
-def _groups(row: SharedFiles, listed: tuple[Distribution, ...]) -> Iterator[list[Distribution]]:
-    """The installed packages that share files with another one."""
-    groups: dict[str, list[Distribution]] = {}
-    for one in listed:
-        if group := group_of(row, one.name):
-            groups.setdefault(group, []).append(one)
-    yield from (group for group in groups.values() if len(group) > 1)
 
 
 def _sharing(situation: Situation, row: SharedFiles, group: list[Distribution]) -> Finding:

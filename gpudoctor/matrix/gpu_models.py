@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import takewhile
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,8 @@ Key = Callable[[str], str]
 """The key of a name: what all its spellings have in common."""
 Names = dict[str, list[tuple[str, Identity]]]
 """The names and the GPUs by key."""
+Named = tuple[str, Callable[[], Identity]]
+"""A name, and what makes the GPU of it: few of two thousand are ever asked for."""
 
 
 class Gpus:
@@ -322,22 +324,22 @@ class Gpus:
     # --- names ---------------------------------------------------------------------------------
 
     @cached_property
-    def _named(self) -> tuple[tuple[str, Identity], ...]:
+    def _named(self) -> tuple[Named, ...]:
         """Every single name of every GPU, in the order of the tables."""
-        found: list[tuple[str, Identity]] = []
+        found: list[Named] = []
         for soc in self.tables.nvidia_socs:
-            found += [(alias, self._of_soc(soc)) for alias in (soc.name, *soc.aliases)]
+            found += [(alias, partial(self._of_soc, soc)) for alias in (soc.name, *soc.aliases)]
         for gpu in self.tables.nvidia_gpus:
             spoken = (*names.alternatives(gpu.name), *gpu.aliases)
-            found += [(alias, self._of_nvidia(gpu)) for alias in spoken]
+            found += [(alias, partial(self._of_nvidia, gpu)) for alias in spoken]
         for amd in self.tables.amd_gpus:
             spoken = (*names.alternatives(amd.name), *amd.revisions.values(), *amd.aliases)
-            found += [(alias, self._of_amd(amd, alias)) for alias in spoken]
-            found.append((amd.chip, self._of_amd(amd, amd.name)))
+            found += [(alias, partial(self._of_amd, amd, alias)) for alias in spoken]
+            found.append((amd.chip, partial(self._of_amd, amd, amd.name)))
         # A target whose products have no PCI id yet is named by them.
         sold = {amd.gfx for amd in self.tables.amd_gpus}
         for target in (target for target in self.tables.gfx_targets if target.gfx not in sold):
-            found += [(chip, self._of_target(target)) for chip in names.alternatives(target.chips)]
+            found += [(chip, partial(self._of_target, target)) for chip in names.alternatives(target.chips)]
         return tuple(found)
 
     @cached_property
@@ -359,10 +361,10 @@ def _keys(text: str, *, detailed: bool, figure: bool) -> Iterator[tuple[Key, str
     yield names.unordered_key, names.unordered_key(text)
 
 
-def _index(named: Iterable[tuple[str, Identity]], key: Key) -> Names:
+def _index(named: Iterable[Named], key: Key) -> Names:
     found: Names = {}
     for name, gpu in named:
-        found.setdefault(key(name), []).append((name, gpu))
+        found.setdefault(key(name), []).append((name, gpu()))
     return found
 
 

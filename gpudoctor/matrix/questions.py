@@ -7,7 +7,7 @@ first question is asked. Nothing here reads a file. Versions are texts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from gpudoctor.dependencies import TRITONS, normalised
 from gpudoctor.matrix.versions import package_matches
 
 if TYPE_CHECKING:
+    from gpudoctor.machine import Distribution
     from gpudoctor.matrix.amd import AmdQuestions
     from gpudoctor.matrix.driver_packages import DriverPackageQuestions
     from gpudoctor.matrix.errors import ErrorQuestions
@@ -148,6 +149,15 @@ def _is_named(pattern: str, name: str) -> bool:
     if pattern.replace("-", "").replace("|", "").isalnum():
         return name in pattern.split("|")
     return re.fullmatch(pattern, name) is not None
+
+
+def sharing(row: SharedFiles, listed: Iterable[Distribution]) -> list[list[Distribution]]:
+    """The installed packages that own the same files of a row, together."""
+    groups: dict[str, list[Distribution]] = {}
+    for one in listed:
+        if group := group_of(row, one.name):
+            groups.setdefault(group, []).append(one)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 def group_of(row: SharedFiles, name: str) -> str:

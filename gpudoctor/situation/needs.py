@@ -6,7 +6,7 @@ What all checks of a file need stands once in `NEEDS` of their folder; the file 
 from __future__ import annotations
 
 from gpudoctor.machine import OVERRIDE
-from gpudoctor.matrix.questions import group_of
+from gpudoctor.matrix.questions import sharing
 from gpudoctor.situation import Situation
 
 _NETWORK = ("NCCL_", "GLOO_", "TP_")
@@ -173,11 +173,7 @@ def computing_packages_and_torch(situation: Situation) -> bool:
 
 def packages_with_the_same_files(situation: Situation) -> bool:
     """Two installed packages own the same files."""
-    for row in situation.matrix.tables.shared_files:
-        groups = [group for one in situation.machine.packages if (group := group_of(row, one.name))]
-        if len(groups) > len(set(groups)):
-            return True
-    return False
+    return any(sharing(row, situation.machine.packages) for row in situation.matrix.tables.shared_files)
 
 
 def packages_of_one_release(situation: Situation) -> bool:

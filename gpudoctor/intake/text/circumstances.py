@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import islice
+
+from msgspec import Struct
 
 from gpudoctor.intake.text.concepts import AS_A_QUESTION, Concepts, something_else, without_clauses
 from gpudoctor.intake.text.facts import Facts
@@ -156,8 +157,7 @@ _SHORT = 500
 """Characters of a text that is about one matter: what it complains of may stand anywhere in it."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
+class _Reading(Struct, frozen=True):
     """The sentences of a text in one wording."""
 
     texts: list[str]
@@ -264,7 +264,7 @@ def _untitled(line: Line) -> str:
 def is_sentence(text: str) -> bool:
     """Whether a person may have written the line: a few words, no table, no log."""
     spaces = text.count(" ")
-    if spaces < _FEWEST_SPACES and not _WITHOUT_SPACES.search(text):
+    if spaces < _FEWEST_SPACES and (text.isascii() or not _WITHOUT_SPACES.search(text)):
         return False
     columns = len(re.findall(r"\S {3,}(?=\S)", text)) if "   " in text else 0
     table = columns > (spaces > _MANY_SPACES)  # a long sentence may quote one

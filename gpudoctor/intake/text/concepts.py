@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, islice
+
+from msgspec import Struct
 
 from gpudoctor.intake.text.languages import in_plain_words
 from gpudoctor.intake.text.lines import Line, joined
@@ -62,8 +63,7 @@ _NONE = late(
 """What stands before another thing that is not there."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Sentence:
+class _Sentence(Struct, frozen=True):
     """A sentence as it stands in the text, and its English words in small letters in each wording; whether it is only
     the heading of a form."""
 

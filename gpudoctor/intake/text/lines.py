@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, count, islice, pairwise
@@ -150,6 +149,8 @@ def _clean(line: str) -> str:
     if "[" in line and "m" in line:
         line = _COLOUR_REMAINS.sub("", line)
     if "&" in line:
+        import html  # its table of two thousand names
+
         line = html.unescape(line)
         line = line if line.isprintable() else without_controls(line, " ")
     if ">" in line[:8]:
