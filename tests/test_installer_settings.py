@@ -772,7 +772,6 @@ def test_level_static_starts_no_pip(venv: MakeVenv) -> None:
 def test_a_prefix_of_the_configuration_is_led_back_to_the_environment() -> None:
     """With an empty --prefix pip installs below /."""
     from types import SimpleNamespace
-    from typing import Any
 
     from gpudoctor.planner.pip_steps import _options
 
