@@ -767,3 +767,14 @@ def test_level_static_starts_no_pip(venv: MakeVenv) -> None:
     where = ("--python", str(patient.prefix), "--gpu", "RTX 4090", "--driver", "580.95.05")
     assert "ensurepip" not in gpudoctor("check", *where, "--level", "static").stdout
     assert "ensurepip" in gpudoctor("check", *where, PATH="/usr/bin:/bin").stdout
+
+
+def test_a_prefix_of_the_configuration_is_led_back_to_the_environment() -> None:
+    """With an empty --prefix pip installs below /."""
+    from types import SimpleNamespace
+
+    from gpudoctor.planner.pip_steps import _options
+
+    settings = InstallerSettings(elsewhere={"prefix": "/opt/x", "root": "/mnt", "target": "/t"})
+    place: Any = SimpleNamespace(tool="pip", prefix="/v", settings=settings)
+    assert set(_options(place, "")) == {"--prefix=/v", "--root=/", "--target="}

@@ -31,9 +31,10 @@ def environment_broken(situation: Situation) -> Verdicts:
     ## How it is judged
     From files. The interpreter of a venv is a link to a Python, which may have been removed; it may lead to another
     version than the one that the folder of packages is for (lib/python3.11); pyvenv.cfg, which makes a folder a venv,
-    may be gone, or name another Python than that link; the interpreter may be a program for another processor, or the
-    venv one of Windows; PYTHONHOME may name a folder without the standard library of this version; and a .pth file
-    that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without its pyvenv.cfg a folder with
+    may be gone, or name another Python than that link; the interpreter may be no program, or one for another
+    processor, or the venv one of Windows; PYTHONHOME may name a folder without the
+    standard library of this version; and a .pth file that is not UTF-8, as PowerShell's `>` writes it, ends every
+    start of Python. Without its pyvenv.cfg a folder with
     bin/activate is no environment. Where the import of torch worked, nothing of this was a fault. It is a warning if
     the shell counts a folder as the active environment that is gone, and the Python found in its place has nothing
     for GPUs (else a note). It is a note if only `pip` starts the Python of another folder, as in a copied venv: it
@@ -115,6 +116,7 @@ def _message(fault: StartFault) -> str:
         "interpreter-other": f"{path} is {found}, and the packages of this environment are for Python {python}: it "
         "sees none of them.",
         "interpreter-foreign": f"{path} is a program for {found}: this machine cannot start it.",
+        "interpreter-no-program": f"{path} is no program: it was a link, and copying or an archive left its text.",
         "interpreter-mixed": f"{path} leads to {found}, and pyvenv.cfg to the standard library of another Python "
         f"{python}, as `python -m venv --upgrade` leaves it: modules of the one do not fit the other.",
         "of-windows": f"{fault.prefix} is an environment of Windows (its Python is in {found}): nothing in it works "

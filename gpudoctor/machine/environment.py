@@ -181,8 +181,8 @@ class InterruptedInstall(Record, frozen=True):
 
 
 StartFaultKind = Literal[
-    "interpreter-gone", "interpreter-other", "interpreter-foreign", "of-windows", "no-pyvenv-cfg", "no-library",
-    "pth-undecodable", "interpreter-mixed",
+    "interpreter-gone", "interpreter-other", "interpreter-foreign", "interpreter-no-program", "of-windows",
+    "no-pyvenv-cfg", "no-library", "pth-undecodable", "interpreter-mixed",
 ]  # fmt: skip
 
 

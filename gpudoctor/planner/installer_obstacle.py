@@ -27,7 +27,14 @@ def installer_obstacle(
         return f"{source} names {', '.join(settings.lost)}, which is not there: {place.tool} stops at it"
     if place.tool in ("uv", "uv-project") and (why := _obstacle_in_uvs_files(settings, index, again=again)):
         return why
-    return excluded(situation, wanted)
+    if "prefix" in settings.elsewhere and not place.prefix:
+        return f"{_set(settings, 'prefix')} makes {place.tool} install elsewhere: remove it"
+    if why := excluded(situation, wanted):
+        return why
+    no_source = settings.no_index and not settings.find_links
+    return (
+        f"{_set(settings, 'no_index')} forbids every index, and no find-links is set: remove it" if no_source else ""
+    )
 
 
 def project_obstacle(place: Place, situation: Situation, wanted: Iterable[PackageSpec], index: str) -> str:

@@ -261,7 +261,8 @@ def _options(place: Place, index: str) -> Argv:
     settings = place.settings
     if place.tool != "pip":
         return _uv_index(settings, index)
-    elsewhere = tuple(f"--{option}=" for option in settings.elsewhere)
+    here = {"root": "/", "prefix": place.prefix}  # with an empty one pip would install below / or the working folder
+    elsewhere = tuple(f"--{option}={here.get(option, '')}" for option in settings.elsewhere)
     user = ("--no-user",) if settings.user else ()
     wheels = ("--only-binary=:all:",) if settings.no_binary else ()
     return (*(("--index-url", index) if index and not settings.no_index else ()), *elsewhere, *user, *wheels)
@@ -327,7 +328,7 @@ def _in_a_new_venv(place: Place, situation: Situation, wanted: Wanted) -> tuple[
 
 
 def _new_venv(place: Place) -> Place:
-    return replace(place, tool="pip", python=f"{NEW_VENV}/bin/python")
+    return replace(place, tool="pip", python=f"{NEW_VENV}/bin/python", prefix=NEW_VENV)
 
 
 def _venv_module(place: Place) -> tuple[Step, ...]:

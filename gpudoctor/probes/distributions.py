@@ -167,9 +167,11 @@ def with_details(host: Host, distribution: Distribution) -> Distribution:
 
 
 def _lacks(host: Host, path: str) -> tuple[str, ...]:
-    """What an interrupted install did not write, or a full disk left empty: RECORD comes last."""
+    """What an interrupted install did not write, or a full disk left empty: RECORD comes last. distutils wrote one
+    file and no list of what it installed."""
     if not path.endswith(".dist-info"):
-        return ()
+        record = host.stat(path).value
+        return ("RECORD",) if path.endswith(".egg-info") and record and record.kind == "file" else ()
     files = {name: host.stat(posixpath.join(path, name)) for name in ("METADATA", "RECORD")}
     return tuple(name for name, file in files.items() if file.absent or (file.value and file.value.size == 0))
 

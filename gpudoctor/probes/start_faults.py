@@ -59,6 +59,12 @@ def _of_interpreter(host: Host, layout: Layout, foreign: str) -> Iterator[StartF
         if real is None and host.stat(layout.interpreter).absent:
             *_, target = along_links(host, layout.interpreter)
             yield _fault(host, layout, "interpreter-gone", layout.prefix, folders[:1], target)
+        elif (
+            (head := host.data(layout.interpreter, 4).value) is not None
+            and head[:4] != b"\x7fELF"
+            and head[:2] != b"#!"
+        ):
+            yield _fault(host, layout, "interpreter-no-program", layout.prefix, folders[:1], "no program")
         elif named and folders and named[1] not in [version.rstrip("t") for version in folders]:
             yield _fault(host, layout, "interpreter-other", layout.prefix, folders[:1], f"Python {named[1]}")
         elif real and named and _has_library_of_another(host, layout.prefix, home, real, named[1]):

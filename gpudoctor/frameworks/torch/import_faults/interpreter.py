@@ -41,7 +41,8 @@ def not_started(case: Case) -> ImportFault | None:
         fix = unset(refused, "Python then starts with what it takes by itself")
         return ImportFault(f"Python refuses the value of {refused}.", (fix,))
     if "Permission denied" in error:
-        text = "Give this user the right to execute the interpreter, or run as the user that owns the environment."
+        python = shlex.quote(case.situation.environment.interpreter if case.situation.environment else "bin/python")
+        text = f"Give this user the right to execute it (chmod a+x {python}), or run as the owner of the environment."
         return ImportFault("This user may not execute the interpreter.", (by_hand("Give this user access", text),))
     if "Exec format error" in error:
         text = "Create the environment again with a Python for this processor, and install its packages again."
