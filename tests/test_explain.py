@@ -173,3 +173,10 @@ def test_a_complaint_with_a_gpu_in_it_is_one() -> None:
 
 def test_a_word_of_checks_of_files_is_found() -> None:
     assert "compose-no-device" in gpudoctor("explain", "kubernetes").stdout
+
+
+@pytest.mark.parametrize("word", ["podman", "gfx9999"])
+def test_a_word_that_cannot_be_an_id_is_an_unknown_text(word: str) -> None:
+    told = gpudoctor("explain", word)
+    assert told.returncode == 3
+    assert "knows no error message" in told.stdout

@@ -86,7 +86,7 @@ def _complaint(fault: LogFault, row: LogPattern | XidMeaning, source: str, worka
     fix = by_hand(own or workaround, own or workaround) if own or workaround else by_hand(_CHECK_IT, _THERE)
     return Finding(
         severity="error",
-        message=f"The kernel log says: {line.rstrip('.')}. It means: {row.meaning}.",
+        message=f"{row.meaning[0].upper()}{row.meaning[1:]}, says the kernel log.",
         saw=line,
         subject="the kernel log",
         confidence="likely",

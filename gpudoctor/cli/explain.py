@@ -37,6 +37,8 @@ _UNQUOTED = re.compile(r"\b(No module named|cannot import name|has no attribute)
 """Words of Python's that a shell took the quotes of."""
 _GPU = 60
 """Characters of the longest name of a GPU."""
+_NAME = re.compile(r"(?i)[a-z]{2,8}\d{1,3}|\d+|\w+(-\w+)+")
+"""How an id or a slug looks; any other word is a text that says what it is about."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -79,7 +81,8 @@ def explain(words: tuple[str, ...], style: str | None, overlays: tuple[str, ...]
         every: tuple[Check[Any], ...] = (*suite, *image_checks())
         if naming := [one for one in every if said.search(one.explanation)]:
             return _tell_naming(word, naming, style)
-        suite.named(word)  # raises: what is near to it
+        if _NAME.fullmatch(word):
+            suite.named(word)  # raises: what is near to it
     return _tell_messages(text, messages, suite, style)
 
 

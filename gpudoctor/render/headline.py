@@ -65,6 +65,8 @@ def _without_problems(report: Report, look: ReportStyle) -> Line:
     than was done."""
     if look.about == "image" and not look.table:
         return [("Nothing to check: no image and no container found.", "bold")]
+    if look.about == "image" and "--gpu" not in look.again:
+        return [("No problem found in the files; no GPU was named to check them for.", "bold")]
     if look.about == "image":
         return [("No problem found", "bold green"), (" in what the image is built from.", "")]
     machine = report.machine

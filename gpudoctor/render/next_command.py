@@ -168,7 +168,7 @@ def _runs_something(report: Report) -> bool:
 
 def _after_image(first: ReportedFinding | None, paths: tuple[str, ...]) -> Advice:
     if first is None and "--gpu" not in paths:
-        checks = "No GPU was named: `--gpu NAME` checks the image for that one."
+        checks = "`--gpu NAME` checks the image for that GPU."
         return checks, ("gpudoctor", "dockerfile", *paths, "--gpu", "NAME")
     if first is None:
         return "`gpudoctor check` in the started container or environment checks the rest.", _THERE
