@@ -241,6 +241,24 @@ def test_the_libraries_come_from_where_the_package_says():
     assert isinstance(other.fixes[0].remedies[0], Manual)  # a second CUDA would overwrite the first one's cuDNN
 
 
+@pytest.mark.parametrize(
+    ("requires", "named"),
+    [
+        (("nvidia-cuda-runtime-cu12>=12.1", 'nvidia-cuda-runtime-cu12==12.1.105; extra == "fix-cuda"'), ">=12.1"),
+        (("nvidia-cuda-runtime-cu12>=12.1", "nvidia-cudnn-cu12"), None),  # its cuDNN would overwrite torch's
+    ],
+)
+def test_what_a_package_always_requires_brings_its_cuda_beside_another(requires: tuple[str, ...], named: str | None):
+    asks = Distribution("faiss-gpu-cu12", "1.14", "/site/x.dist-info", requires=requires)
+    library = MissingLibrary("libcudart.so.12", "/site/nvidia/cu13/lib/libcudart.so.13")
+    lacking = _needing("faiss-gpu-cu12", "/site/faiss/_swigfaiss.so", library)
+    bare = nvidia_machine(nvidia_gpu(), torch=None)
+    machine = with_environment(bare, extensions=(lacking,), distributions=known((asks,), "test"))
+    remedies = finding(machine, LIBRARIES).fixes[0].remedies
+    chosen = [(one.name, one.specifier) for one in remedies if isinstance(one, ReplacePackage)]
+    assert chosen == ([("nvidia-cuda-runtime-cu12", named)] if named else [])
+
+
 def test_beside_a_rocm_torch_a_build_for_rocm_is_asked_for():
     lacking = Extension("gsplat", "1.5", "/site/gsplat/csrc.so", of_torch=True, needs=("libcudart.so.12",),
                         missing=(MissingLibrary("libcudart.so.12"), MissingLibrary("libtorch_cuda.so")))  # fmt: skip

@@ -68,6 +68,21 @@ def test_a_framework_for_another_cuda_than_torchs_goes_with_torch():
     assert "nvidia-cudnn-cu12" in [one.name for one in fix.remedies]
 
 
+@pytest.mark.parametrize(
+    ("cuda", "python", "chosen"),
+    [
+        ("2.14.1+cu130", "3.11", "==1.31.1"),
+        ("2.9.1+cu128", "3.11", "==1.23.2"),
+        ("2.14.1+cu130", "3.10", "alone"),  # for Python 3.10 there is only the build for CUDA 12
+    ],
+)
+def test_no_build_is_proposed_whose_libraries_replace_the_cudnn_of_torch(cuda: str, python: str, chosen: str):
+    there = nvidia_machine(torch=torch(cuda), packages={"onnxruntime": "1.23.2"}, python=python)
+    (problem,) = found(there, "framework-cpu-only")
+    (last, *_) = reversed(problem.fixes[0].remedies)
+    assert chosen in getattr(last, "specifier", "") + getattr(last, "text", "")
+
+
 @pytest.mark.parametrize("packages", [{"onnxruntime": "1.23.0"}, {"onnxruntime-gpu": "1.22.0"}])
 def test_one_package_of_onnx_runtime_is_silent(packages):
     assert found(nvidia_machine(packages=packages), "ort-cpu-and-gpu-both") == []

@@ -139,3 +139,20 @@ def test_on_a_machine_with_rocm_no_driver_of_nvidia_is_missed() -> None:
         "{}vLLM: Exception happens when checking CUDA platform: NVML Shared Library Not Found\nNo platform detected\n"
     )
     assert "no-driver" in problems(text.format("")) and problems(text.format("AMD ROCm6.4.2\n")) == []
+
+
+_NO_CUDART = "ImportError: libcudart.so.12: cannot open shared object file: No such file or directory"
+
+
+@pytest.mark.parametrize(
+    ("frame", "of_cupy"),
+    [
+        ('  File "/home/u/.local/lib/python3.10/site-packages/cupy/_core/__init__.py", line 3, in <module>', True),
+        ('  File "cupy/cuda/device.pyx", line 9, in init cupy.cuda.device', True),
+        ('  File "/home/u/.local/lib/python3.10/site-packages/gsplat/__init__.py", line 3, in <module>', False),
+        ('  File "/home/u/cupy/train.py", line 3, in <module>', False),
+    ],
+)
+def test_a_library_is_missed_by_the_package_whose_frame_stands_above(frame: str, of_cupy: bool):
+    told = first(f"Traceback (most recent call last):\n{frame}\n    from . import core\n{_NO_CUDART}\n")
+    assert ("cupy-cuda12x[ctk]" in told.fixes[0].title) == of_cupy

@@ -188,8 +188,8 @@ def _ways(
 
 
 def _provide(situation: Situation, extension: Extension, missing: dict[str, MissingLibrary]) -> Fix:
-    """What the package itself names as the source of these libraries; else a package for what is there. Two releases
-    of CUDA in one environment overwrite each other's cuDNN and NCCL."""
+    """What the package itself names as the source of these libraries; else a package for what is there. Beside
+    another release of CUDA only what has a folder of its own: two overwrite each other's cuDNN and NCCL."""
     owners = dict.fromkeys(one.owner for one in missing.values())
     if all(owners):  # the installer takes them for installed
         why = f"its files are gone, and {extension.package} needs them"
@@ -200,7 +200,9 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
         return wheel
     package = situation.machine.installed(extension.package)
     asked = [one for line in (package.requires if package else ()) if (one := parsed(line))]
-    sources = {one.name: one for one in asked if one.name.startswith("nvidia-")}
+    of_nvidia = [one for one in asked if one.name.startswith("nvidia-")]
+    always = {one.name: one for one in of_nvidia if "extra" not in one.marker}
+    sources = {one.name: one for one in of_nvidia} | always
     brought = {distribution_of(name) for name in missing}
     other_release = extension.of_torch or any(one.instead for one in missing.values())
     framework = framework_of(situation, extension.package)
@@ -210,9 +212,12 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
         fix = install(situation, framework, framework.build)
         if fix is not None:
             return fix
-    if not other_release and any(without_cuda(name) in brought for name in sources):
+    absent = {without_cuda(name) for name in always if situation.machine.installed(name) is None}
+    apart = not extension.of_torch and not any(map(situation.matrix.shared_folder, always))
+    named = sources if not other_release else always if apart and brought <= absent else {}
+    if any(without_cuda(name) in brought for name in named):
         why = f"{extension.package} names it as a source of its libraries"
-        remedies = tuple(ReplacePackage(one.name, one.specifier, why=why) for one in sources.values())
+        remedies = tuple(ReplacePackage(one.name, one.specifier, why=why) for one in named.values())
         return Fix(f"Install the libraries that {extension.package} names", remedies)
     title = f"Install a build of {extension.package} for this {_runtime(situation, extension)}"
     toolkit = next((one.marker for one in asked if one.name == "cuda-toolkit" and "extra" in one.marker), "")

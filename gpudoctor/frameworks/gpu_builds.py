@@ -146,29 +146,34 @@ def for_cuda(situation: Situation, framework: InstalledFramework, wanted: Collec
 
 def beside_torch(situation: Situation, framework: InstalledFramework, fixes: Iterable[Fix]) -> Iterator[Fix]:
     """The fixes of a framework, without those that install the cuDNN of another CUDA over torch's."""
-    torch, build = situation.torch, framework.build
-    if torch is None or torch.cuda is None or build is None or cudnn_wheel(build) is None:
-        yield from fixes
-        return
-    same = figures(build.cuda or "")[:1] == figures(torch.cuda)[:1]
+    build = framework.build
+    extra = build.extra if build and replaces_cudnn_of_torch(situation, build) else None
     for fix in fixes:
-        if same or not any(isinstance(one, ReplacePackage) and one.extra == build.extra for one in fix.remedies):
+        if extra is None or not any(isinstance(one, ReplacePackage) and one.extra == extra for one in fix.remedies):
             yield fix
 
 
-def environment_of_its_own(situation: Situation, framework: InstalledFramework) -> Iterator[Fix]:
-    """What a person can do where torch and a framework have no CUDA in common."""
-    torch = situation.torch
-    if torch is None or torch.cuda is None or framework.build is None or framework.build.cuda is None:
+def replaces_cudnn_of_torch(situation: Situation, build: FrameworkBuild) -> bool:
+    """Whether the libraries that come with a build write the cuDNN of another CUDA over torch's."""
+    cuda = situation.torch.cuda if situation.torch else None
+    return bool(cuda and cudnn_wheel(build)) and figures(build.cuda or "")[:1] != figures(cuda or "")[:1]
+
+
+def environment_of_its_own(
+    situation: Situation, framework: InstalledFramework, build: FrameworkBuild | None = None
+) -> Iterator[Fix]:
+    """What a person can do where torch and a build of a framework, by default the installed one, bring cuDNN of
+    different CUDAs."""
+    build, torch = build or framework.build, situation.torch
+    if build is None or torch is None or torch.cuda is None or not replaces_cudnn_of_torch(situation, build):
         return
-    own, theirs = figures(framework.build.cuda)[0], figures(torch.cuda)[0]
-    if own != theirs:
-        text = (
-            f"{framework.title} needs CUDA {own}, and torch here brings CUDA {theirs}: in one environment they "
-            f"overwrite each other's cuDNN and NCCL. Make an environment for {framework.title} alone; or install a "
-            f"torch for CUDA {own} here (`gpudoctor recommend`)."
-        )
-        yield by_hand(f"An environment for {framework.title} alone", text, "replaces")
+    own, theirs = figures(build.cuda or "")[0], figures(torch.cuda)[0]
+    text = (
+        f"{framework.title} needs CUDA {own}, and torch here brings CUDA {theirs}: in one environment they overwrite "
+        f"each other's cuDNN and NCCL. Make an environment for {framework.title} alone; or install a "
+        f"torch for CUDA {own} here (`gpudoctor recommend`)."
+    )
+    yield by_hand(f"An environment for {framework.title} alone", text, "replaces")
 
 
 def install(
@@ -332,8 +337,14 @@ def _version(situation: Situation, framework: InstalledFramework, build: Framewo
 
 
 def installs(situation: Situation, framework: InstalledFramework, gpus: tuple[Gpu, ...]) -> tuple[Fix, ...]:
-    """Ways to a GPU build for these GPUs, best first."""
-    return tuple(_installs(situation, framework, builds_for(situation, framework.name, gpus)))
+    """Ways to a GPU build for these GPUs, best first; beside torch only those that leave it its cuDNN."""
+    builds = builds_for(situation, framework.name, gpus)
+    apart = [build for build in builds if replaces_cudnn_of_torch(situation, build)]
+    beside = tuple(build for build in builds if build not in apart)
+    fixes = tuple(_installs(situation, framework, beside))
+    if apart and not any(isinstance(one, ReplacePackage) for fix in fixes for one in fix.remedies):
+        return tuple(environment_of_its_own(situation, framework, apart[0]))
+    return fixes
 
 
 def _installs(

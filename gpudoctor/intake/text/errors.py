@@ -45,6 +45,10 @@ _FAILED_PACKAGES = "Errors were encountered while processing:"
 """What dpkg prints above the names of packages that could not be installed."""
 _PACKAGE = late(r"\s{0,4}[a-z0-9][a-z0-9.+:-]{1,60}")
 _MOST_PACKAGES = 8
+_IMPORT_OF_LIBRARY = "ImportError: lib"
+_FRAME = late(r"\s{0,4}File \"?(?:[^\"\n]{0,200}(?:site|dist)-packages/)?[a-z]\w{1,60}/")
+_PACKAGE_OF_FRAME = late(r"(?P<package>[a-z]\w*)/")
+"""The package in a frame of a traceback: below site-packages, or where a compiled module names its source."""
 _ASKED = late(
     r"(?:list_physical_devices\(\W?GPU\W?\)|\bjax\.(?:local_)?devices\(\W?\w{0,4}\W?\)|get_available_providers\(\)"
     r"|\b(?:ort|onnxruntime)\.get_device\(\)|is_built_with_cuda\(\))[)\"'`]{0,3}\s*$"
@@ -151,6 +155,8 @@ def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
         ]
     if any(map(_ASKED.search, texts)) and any(map(_ABOUT_GPUS.search, texts)):  # else nobody misses one
         texts = [_with_answer(text, texts[place + 1 : place + 3]) for place, text in enumerate(texts)]
+    if any(text.startswith(_IMPORT_OF_LIBRARY) for text in texts):
+        texts = list(_with_importers(texts))
     first = {text: place for place, text in reversed(list(enumerate(texts)))}
     messages = matrix.errors.messages_in(
         "\n".join(text if first[text] == place else "" for place, text in enumerate(texts))
@@ -175,6 +181,18 @@ def _with_place(text: str, following: str) -> str:
     """A line of ggml's message together with the next one, which tells where it failed."""
     where = _WHERE.search(following)
     return f"{text}, {where[0]}" if where else text
+
+
+def _with_importers(texts: list[str]) -> Iterator[str]:
+    """Imports that found no library together with the package of the last frame above: it needs that library."""
+    importer = ""
+    for text in texts:
+        if text.startswith("Traceback (most recent call last)"):
+            importer = ""
+        elif frame := _FRAME.match(text):
+            importer = _PACKAGE_OF_FRAME.findall(frame[0])[-1]
+        missing = importer and text.startswith(_IMPORT_OF_LIBRARY) and "cannot open shared object file" in text
+        yield f"{text} (imported by {importer})" if missing else text
 
 
 def _with_answer(text: str, following: list[str]) -> str:

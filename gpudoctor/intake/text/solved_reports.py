@@ -35,6 +35,7 @@ _WORKS = late(
     r"|\b(?!(?:error|problem|issue|bug|message|crash|it)\b)[\w-]+ (?:is|are) back\b"
     r"(?! (?:(?:to|on) (?:the )?cpu|and|from)\b)"
     r"|\b(?:renders|runs|trains|computes|sees|finds|detects|lists|uses)\b[^.!?;,\n]{0,12}\b(?:gpus?|cards?)\b now\b"
+    r"|\ball (?:(?:the|of|my|\d+) ){0,2}layers are (?:now )?offloaded\b"
     r"|\bclosing (?:this|the issue)\b|\b(?:this|it|issue) can be closed\b"
 )
 _ONLY_WORDS = late(
