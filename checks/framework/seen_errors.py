@@ -200,8 +200,12 @@ def _fixes(
     told = {row.slug, *(one.slug for one in circumstances)}
     pasted = situation.machine.pasted
     container_command = pasted.container_command if pasted else ""
+    job = situation.machine.system.job.value
+    batch = job.kind if job else "slurm"
     given = tuple(
-        fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor, container_command))
+        fix
+        for slug in causes[:1]
+        if slug not in told and (fix := fix_for(slug, fault.vendor, container_command, batch))
     )
     if row.slug == CPU_BUILD and causes[:1] == (NO_RIGHTS,) and NO_RIGHTS not in told:
         given = (SEE_ROCMINFO,)
@@ -238,9 +242,10 @@ def _of_the_driver(situation: Situation) -> tuple[Fix, ...]:
 
 
 def _circumstances(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[ToldCircumstance, ...]:
-    """What the person told beside this message, and that is about it."""
+    """What the person told beside this message, that is about it, and that the facts do not rule out."""
     told = told_circumstances(situation)
-    return tuple(one for one, said in told if not _is_message(situation, one, said) and tells_of(one, row, causes))
+    about = (one for one, said in told if not _is_message(situation, one, said) and tells_of(one, row, causes))
+    return tuple(one for one in about if one.remedy or not is_refuted(situation, one.slug))
 
 
 def _with_told(
