@@ -205,3 +205,42 @@ def test_a_driver_that_is_too_old_is_updated_in_windows() -> None:
     finding = first(text)
     assert finding.slug == "driver-too-old"
     assert finding.fixes[0].title == "Update the driver in Windows"
+
+
+HARMLESS = "/sbin/ldconfig.real: /usr/lib/wsl/lib/libcuda.so.1 is not a symbolic link\n"
+
+
+@pytest.mark.parametrize(
+    ("complaint", "verdict"),
+    [
+        ("", "ok"),
+        ("Everything runs on the GPU.\n", "ok"),
+        ("It does not work on the GPU.\n", "unknown"),
+        ("RuntimeError: cannot run the cuda thing at all\n", "unknown"),
+        (">>> torch.cuda.is_available()\nFalse\n", "error"),
+        (">>> torch.cuda.is_available()\nTrue\n", "ok"),
+    ],
+)
+def test_a_harmless_message_does_not_answer_for_a_complaint_beside_it(complaint: str, verdict: str) -> None:
+    assert judgement(f"{HARMLESS}{complaint}").verdict == verdict
+
+
+def test_a_variable_that_may_hide_the_gpu_is_named_in_the_fix() -> None:
+    found = first('RuntimeError: No CUDA GPUs are available\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"\n')
+    assert found.slug == "cuda-visible-devices"
+    assert "Unset CUDA_VISIBLE_DEVICES" in advice(found)
+
+
+def test_devices_that_are_busy_are_not_blamed_on_the_container() -> None:
+    text = (
+        "Sometimes I get `all CUDA-capable devices are busy or unavailable` in my container.\nThen it runs again.\n"
+    )
+    assert problems(text) == []
+    why = " ".join(one.why for one in judgement(text).not_judged)
+    assert "nvidia-smi" in why
+
+
+@pytest.mark.parametrize("tried", ["Rebooted , but getting same issue.", "The error persists after several reboots."])
+def test_a_reboot_that_did_not_help_is_not_asked_for_again(tried: str) -> None:
+    assert advice(first(f"{MISMATCH}\n{tried}\n")).startswith("Bring all driver packages to one version")
+    assert advice(first(f"{MISMATCH}\nI have not rebooted yet, but the same kernel runs.\n")).startswith("Reboot")

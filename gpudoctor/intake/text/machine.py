@@ -357,7 +357,9 @@ def _pasted(
         asks = _BRINGS_LIBRARIES.search(command.value) is not None
         given = given and asks
     started = f"{engine.value} run {without_secrets(command.value)}" if command and engine and not asks else ""
+    complaint = decided(facts, "complaint")
     return PastedText(
+        complaint=source(complaint) if complaint else "",
         gpus_given=given and not in_desktop,
         container_command="" if in_desktop else started,
         unsaid=tuple(unsaid),
