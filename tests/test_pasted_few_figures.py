@@ -244,3 +244,16 @@ def test_devices_that_are_busy_are_not_blamed_on_the_container() -> None:
 def test_a_reboot_that_did_not_help_is_not_asked_for_again(tried: str) -> None:
     assert advice(first(f"{MISMATCH}\n{tried}\n")).startswith("Bring all driver packages to one version")
     assert advice(first(f"{MISMATCH}\nI have not rebooted yet, but the same kernel runs.\n")).startswith("Reboot")
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["GPU: (4090)", "with 4090, Ubuntu 24.04", "on 4090.", "2x 4090", "dual 4090s, Debian 12", "I am using 4090 in it"],
+)
+def test_a_bare_number_in_the_place_of_a_gpu_is_one(words: str) -> None:
+    assert [gpu.arch.value for gpu in machine(f"{words}\n{MISMATCH}\n").gpus] == ["sm_89"]
+
+
+@pytest.mark.parametrize("words", ["listening on 4090.", "(2050)", "epoch 3 with 4080 samples", "step 4090, with 1024."])
+def test_a_bare_number_elsewhere_is_no_gpu(words: str) -> None:
+    assert not any(gpu.arch.value for gpu in machine(f"{words}\n{MISMATCH}\n").gpus)
