@@ -248,12 +248,38 @@ def test_a_reboot_that_did_not_help_is_not_asked_for_again(tried: str) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    ["GPU: (4090)", "with 4090, Ubuntu 24.04", "on 4090.", "2x 4090", "dual 4090s, Debian 12", "I am using 4090 in it"],
+    [
+        "GPU: (4090)",
+        "with 4090, Ubuntu 24.04",
+        "on 4090.",
+        "2x 4090",
+        "dual 4090s, Debian 12",
+        "I am using 4090 in it",
+    ],
 )
 def test_a_bare_number_in_the_place_of_a_gpu_is_one(words: str) -> None:
     assert [gpu.arch.value for gpu in machine(f"{words}\n{MISMATCH}\n").gpus] == ["sm_89"]
 
 
-@pytest.mark.parametrize("words", ["listening on 4090.", "(2050)", "epoch 3 with 4080 samples", "step 4090, with 1024."])
+@pytest.mark.parametrize(
+    "words", ["listening on 4090.", "(2050)", "epoch 3 with 4080 samples", "step 4090, with 1024."]
+)
 def test_a_bare_number_elsewhere_is_no_gpu(words: str) -> None:
     assert not any(gpu.arch.value for gpu in machine(f"{words}\n{MISMATCH}\n").gpus)
+
+
+NO_DEVICES = "$ nvidia-smi\nNo devices were found\n"
+
+
+def test_a_gpu_that_needs_the_open_modules_lacks_them_unless_the_text_names_them() -> None:
+    found = first(f"RTX 5090, Ubuntu 24.04\n{NO_DEVICES}")
+    assert found.slug == "blackwell-open-module"
+    assert "nvidia-driver-580-open" in advice(found)
+    for modules in (
+        "nvidia-driver-570-open",
+        "nvidia-open-dkms",
+        "the open kernel modules",
+        "the open source driver",
+    ):
+        assert problems(f"RTX 5090 with {modules}, Ubuntu 24.04\n{NO_DEVICES}") == ["driver-init-failed-hw"]
+    assert problems(f"RTX 4090, Ubuntu 24.04\n{NO_DEVICES}") == ["driver-init-failed-hw"]

@@ -65,10 +65,17 @@ _END_OTHERS = by_hand(
     "`nvidia-smi` (AMD: `rocm-smi --showpids`) lists them; then run the program again. If it is the only "
     "one, let it need less memory.",
 )
+_OPEN_MODULES = by_hand(
+    "Install the open kernel modules of the driver",
+    "These GPUs start with the open kernel modules alone. Ubuntu: nvidia-driver-580-open; Debian, RHEL and Arch: "
+    "nvidia-open; NVIDIA's installer: `--kernel-module-type=open`. Then reboot. If `modinfo -F license nvidia` "
+    "names MIT, they are installed: read `sudo dmesg | grep -i nvrm`.",
+)
 _GIVEN = {
     BUSY: _END_OTHERS,
     NO_GPU_GIVEN: _GIVE_GPUS,
     "nvidia-uvm-missing": _GIVE_UVM,
+    "blackwell-open-module": _OPEN_MODULES,
     CUDA_ON_AMD: _BUILD_FOR_AMD,
     INTEGRATED: _HIDE_INTEGRATED,
 }

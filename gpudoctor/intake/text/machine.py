@@ -292,7 +292,7 @@ def _with_answers(machine: Machine, facts: Facts) -> Machine:
     if module and flavour:
         own = replace(module, flavour="open" if flavour.value == "open" else "proprietary")
         machine = replace(machine, nvidia=replace(machine.nvidia, module=known(own, source(flavour))))
-    elif module and module.flavour:
+    elif module and module.flavour and decided(facts, "open modules") is None:
         machine = replace(machine, assumed=(*machine.assumed, f"{module.flavour}{_FLAVOUR}"))
     if facts.smi is not None:
         answer, line = facts.smi

@@ -27,7 +27,8 @@ _NVIDIA_NAME = late(
     r"|(?i:(?:(?<=\bhave a )|(?<=\bhas a )|(?<=\bgot a )|(?<=\bown a )|(?<=\bwith a )|(?<=\busing a )|(?<=\bon a )"
     r"|(?<=\d0 and a ))"
     r"(?:16|20|30|40|50)[5-9]0(?=[.,;:!?)]|$| (?:and|but|with|in|it|so|laptop|mobile|\(?\d{1,2} ?gb)\b))"
-    r"|(?i:(?:(?<=\()|(?<=\bwith )|(?<!listening on )(?<=\bon )|(?<=\busing )|(?<=\bgpu: )|(?<=\bdual )|(?<=\bsingle )|(?<=\dx)|(?<=\dx ))"
+    r"|(?i:(?:(?<=\()|(?<=\bwith )|(?<!listening on )(?<=\bon )"
+    r"|(?<=\busing )|(?<=\bgpu: )|(?<=\bdual )|(?<=\bsingle )|(?<=\dx)|(?<=\dx ))"
     r"(?:20[6-8]|[345]0[5-9])0s?(?=[.,;:!?)]|$| (?:and|but|in|so|laptop|mobile|\(?\d{1,2} ?gb)\b))"
     r"|(?<![A-Za-z0-9_.,/])(?:16|20|30|40|50)[5-9]0(?=显卡| ?(?:GPU|gpu|graphics card|card|issue|problem|support)\b)"
 )
