@@ -283,3 +283,27 @@ def test_a_gpu_that_needs_the_open_modules_lacks_them_unless_the_text_names_them
     ):
         assert problems(f"RTX 5090 with {modules}, Ubuntu 24.04\n{NO_DEVICES}") == ["driver-init-failed-hw"]
     assert problems(f"RTX 4090, Ubuntu 24.04\n{NO_DEVICES}") == ["driver-init-failed-hw"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("GeForce 1070", "sm_61"),
+        ("the 1070 card", "sm_61"),
+        ("nvidia 3060 laptop", "sm_86"),
+        ("A5000", "sm_86"),
+        ("NVIDIA A16", "sm_86"),
+        ("H20 x8", "sm_90"),
+        ("Titan RTX with torch", "sm_75"),
+        ("Nvidia Pro 6000 Blackwell", "sm_120"),
+    ],
+)
+def test_names_of_gpus_as_people_shorten_them(name: str, arch: str) -> None:
+    assert [gpu.arch.value for gpu in machine(f"{name}, Ubuntu 24.04\n{MISMATCH}\n").gpus] == [arch]
+
+
+@pytest.mark.parametrize(
+    "words", ["nvidia 580 driver", "the 1080 images", "my 1070 lines of CUDA", "nvidia 1080p video"]
+)
+def test_numbers_beside_such_words_that_are_no_gpu(words: str) -> None:
+    assert not any(gpu.arch.value for gpu in machine(f"{words}\n{MISMATCH}\n").gpus)
