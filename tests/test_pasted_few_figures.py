@@ -307,3 +307,8 @@ def test_names_of_gpus_as_people_shorten_them(name: str, arch: str) -> None:
 )
 def test_numbers_beside_such_words_that_are_no_gpu(words: str) -> None:
     assert not any(gpu.arch.value for gpu in machine(f"{words}\n{MISMATCH}\n").gpus)
+
+
+def test_what_a_person_says_beside_a_message_that_the_sentence_quotes_counts() -> None:
+    text = "I have a 5090. dmesg names the open kernel modules being required, nvidia-smi says no devices were found\n"
+    assert problems(text) == ["blackwell-open-module"]

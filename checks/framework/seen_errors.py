@@ -251,7 +251,7 @@ def _of_the_driver(situation: Situation) -> tuple[Fix, ...]:
 def _circumstances(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[ToldCircumstance, ...]:
     """What the person told beside this message, that is about it, and that the facts do not rule out."""
     told = told_circumstances(situation)
-    about = (one for one, said in told if not _is_message(situation, one, said) and tells_of(one, row, causes))
+    about = (one for one, said in told if not _is_message(situation, row, one, said) and tells_of(one, row, causes))
     return tuple(one for one in about if one.remedy or not is_refuted(situation, one.slug))
 
 
@@ -311,10 +311,13 @@ def _show(variables: Iterable[str]) -> Fix:
     )
 
 
-def _is_message(situation: Situation, circumstance: ToldCircumstance, said: Told) -> bool:
-    """Whether a complaint is the line of a message itself, whose row knows more, and not told behind it."""
+def _is_message(situation: Situation, row: ErrorPattern, circumstance: ToldCircumstance, said: Told) -> bool:
+    """Whether a complaint is the line of a message itself, whose row knows more, and not told beside its words."""
     pasted = situation.machine.pasted
     if not circumstance.alone or pasted is None or said.line not in pasted.error_lines:
+        return False
+    told, quoted = re.search(circumstance.pattern, said.text.lower(), re.ASCII), re.search(row.pattern, said.text)
+    if told and quoted and (told.end() <= quoted.start() or quoted.end() <= told.start()):
         return False
     return not re.search(circumstance.pattern, own_words_behind(said.text).lower(), re.ASCII)
 

@@ -25,7 +25,7 @@ _NVIDIA_NAME = late(
     r"|(?i:(?<![\d.,/])\b(?:10|16|20|30|40|50)[5-9]0 ?(?:Ti|SUPER)\b)"
     r"|(?i:\bPRO [2-6][05]00 Blackwell\b)"
     r"|(?i:(?:(?<=\bnvidia )|(?<=\bgeforce ))(?:10[1-8]|16[356]|20[5-8]|[345]0[5-9])0m?\b)"
-    r"|(?i:(?:(?<=\bmy )|(?<=\bthe )|(?<=\bgpu ))(?:10[5-7]|(?:16|20|30|40|50)[5-9])0\b"
+    r"|(?i:(?:(?<=\bmy )|(?<=\bthe )|(?<=\bgpu )|(?<=\bnew ))(?:10[5-7]|(?:16|20|30|40|50)[5-9])0\b"
     r"(?! ?(?:mb|mib|ms|tokens|images|steps|lines|rows|files)))"
     r"|(?i:(?:(?<=\bhave a )|(?<=\bhas a )|(?<=\bgot a )|(?<=\bown a )|(?<=\bwith a )|(?<=\busing a )|(?<=\bon a )"
     r"|(?<=\d0 and a ))"
