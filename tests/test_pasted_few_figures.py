@@ -310,5 +310,11 @@ def test_numbers_beside_such_words_that_are_no_gpu(words: str) -> None:
 
 
 def test_what_a_person_says_beside_a_message_that_the_sentence_quotes_counts() -> None:
-    text = "I have a 5090. dmesg names the open kernel modules being required, nvidia-smi says no devices were found\n"
+    text = "I have a 5090. dmesg says open kernel modules are required, nvidia-smi says no devices were found\n"
     assert problems(text) == ["blackwell-open-module"]
+
+
+def test_an_answer_in_a_comment_behind_the_call_is_read() -> None:
+    text = "WSL2, the GPU is at zero load.\nprint(torch.cuda.is_available()) // {}\n"
+    assert judgement(text.format("true")).verdict == "ok"
+    assert judgement(text.format("false")).verdict == "error"
