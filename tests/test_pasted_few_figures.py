@@ -205,3 +205,116 @@ def test_a_driver_that_is_too_old_is_updated_in_windows() -> None:
     finding = first(text)
     assert finding.slug == "driver-too-old"
     assert finding.fixes[0].title == "Update the driver in Windows"
+
+
+HARMLESS = "/sbin/ldconfig.real: /usr/lib/wsl/lib/libcuda.so.1 is not a symbolic link\n"
+
+
+@pytest.mark.parametrize(
+    ("complaint", "verdict"),
+    [
+        ("", "ok"),
+        ("Everything runs on the GPU.\n", "ok"),
+        ("It does not work on the GPU.\n", "unknown"),
+        ("RuntimeError: cannot run the cuda thing at all\n", "unknown"),
+        (">>> torch.cuda.is_available()\nFalse\n", "error"),
+        (">>> torch.cuda.is_available()\nTrue\n", "ok"),
+    ],
+)
+def test_a_harmless_message_does_not_answer_for_a_complaint_beside_it(complaint: str, verdict: str) -> None:
+    assert judgement(f"{HARMLESS}{complaint}").verdict == verdict
+
+
+def test_a_variable_that_may_hide_the_gpu_is_named_in_the_fix() -> None:
+    found = first('RuntimeError: No CUDA GPUs are available\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"\n')
+    assert found.slug == "cuda-visible-devices"
+    assert "Unset CUDA_VISIBLE_DEVICES" in advice(found)
+
+
+def test_devices_that_are_busy_are_not_blamed_on_the_container() -> None:
+    text = (
+        "Sometimes I get `all CUDA-capable devices are busy or unavailable` in my container.\nThen it runs again.\n"
+    )
+    assert problems(text) == []
+    why = " ".join(one.why for one in judgement(text).not_judged)
+    assert "nvidia-smi" in why
+
+
+@pytest.mark.parametrize("tried", ["Rebooted , but getting same issue.", "The error persists after several reboots."])
+def test_a_reboot_that_did_not_help_is_not_asked_for_again(tried: str) -> None:
+    assert advice(first(f"{MISMATCH}\n{tried}\n")).startswith("Bring all driver packages to one version")
+    assert advice(first(f"{MISMATCH}\nI have not rebooted yet, but the same kernel runs.\n")).startswith("Reboot")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "GPU: (4090)",
+        "with 4090, Ubuntu 24.04",
+        "on 4090.",
+        "2x 4090",
+        "dual 4090s, Debian 12",
+        "I am using 4090 in it",
+    ],
+)
+def test_a_bare_number_in_the_place_of_a_gpu_is_one(words: str) -> None:
+    assert [gpu.arch.value for gpu in machine(f"{words}\n{MISMATCH}\n").gpus] == ["sm_89"]
+
+
+@pytest.mark.parametrize(
+    "words", ["listening on 4090.", "(2050)", "epoch 3 with 4080 samples", "step 4090, with 1024."]
+)
+def test_a_bare_number_elsewhere_is_no_gpu(words: str) -> None:
+    assert not any(gpu.arch.value for gpu in machine(f"{words}\n{MISMATCH}\n").gpus)
+
+
+NO_DEVICES = "$ nvidia-smi\nNo devices were found\n"
+
+
+def test_a_gpu_that_needs_the_open_modules_lacks_them_unless_the_text_names_them() -> None:
+    found = first(f"RTX 5090, Ubuntu 24.04\n{NO_DEVICES}")
+    assert found.slug == "blackwell-open-module"
+    assert "nvidia-driver-580-open" in advice(found)
+    for modules in (
+        "nvidia-driver-570-open",
+        "nvidia-open-dkms",
+        "the open kernel modules",
+        "the open source driver",
+    ):
+        assert problems(f"RTX 5090 with {modules}, Ubuntu 24.04\n{NO_DEVICES}") == ["driver-init-failed-hw"]
+    assert problems(f"RTX 4090, Ubuntu 24.04\n{NO_DEVICES}") == ["driver-init-failed-hw"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("GeForce 1070", "sm_61"),
+        ("the 1070 card", "sm_61"),
+        ("nvidia 3060 laptop", "sm_86"),
+        ("A5000", "sm_86"),
+        ("NVIDIA A16", "sm_86"),
+        ("H20 x8", "sm_90"),
+        ("Titan RTX with torch", "sm_75"),
+        ("Nvidia Pro 6000 Blackwell", "sm_120"),
+    ],
+)
+def test_names_of_gpus_as_people_shorten_them(name: str, arch: str) -> None:
+    assert [gpu.arch.value for gpu in machine(f"{name}, Ubuntu 24.04\n{MISMATCH}\n").gpus] == [arch]
+
+
+@pytest.mark.parametrize(
+    "words", ["nvidia 580 driver", "the 1080 images", "my 1070 lines of CUDA", "nvidia 1080p video"]
+)
+def test_numbers_beside_such_words_that_are_no_gpu(words: str) -> None:
+    assert not any(gpu.arch.value for gpu in machine(f"{words}\n{MISMATCH}\n").gpus)
+
+
+def test_what_a_person_says_beside_a_message_that_the_sentence_quotes_counts() -> None:
+    text = "I have a 5090. dmesg says open kernel modules are required, nvidia-smi says no devices were found\n"
+    assert problems(text) == ["blackwell-open-module"]
+
+
+def test_an_answer_in_a_comment_behind_the_call_is_read() -> None:
+    text = "WSL2, the GPU is at zero load.\nprint(torch.cuda.is_available()) // {}\n"
+    assert judgement(text.format("true")).verdict == "ok"
+    assert judgement(text.format("false")).verdict == "error"

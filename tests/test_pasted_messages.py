@@ -954,7 +954,9 @@ nvidia-smi: No devices were found
 """
 
 
-@pytest.mark.parametrize("stamp", ["", "[    5.981234] ", "Nov 12 10:00:01 box kernel: "])
+@pytest.mark.parametrize(
+    "stamp", ["", "[    5.981234] ", "[  +0.000421] ", "[Oct19 12:01] ", "Nov 12 10:00:01 box kernel: "]
+)
 @pytest.mark.parametrize(
     ("device", "driver", "slug"),
     [
@@ -987,3 +989,44 @@ def test_the_flavour_of_a_refusing_module_is_told_and_its_version_is_not() -> No
     assert problems(text) == ["blackwell-open-module"]
     assert not any("of driver" in one.message + one.saw for one in findings(text))
     assert "open kernel modules of the installed driver" in findings(text)[0].fixes[0].title
+
+
+def test_the_log_of_the_container_cli_that_looks_for_wsl_tells_of_no_wsl() -> None:
+    text = (
+        "nvidia-container-cli: initialization error: nvml error: driver not loaded: unknown.\n"
+        "I0418 18:12:58.6 217303 nvc.c:393] attempting to load dxcore to see if we are running under Windows "
+        "Subsystem for Linux (WSL)\n"
+        "I0418 18:12:58.6 217303 nvc.c:395] dxcore initialization failed, continuing assuming a non-WSL environment\n"
+    )
+    assert read_text(text.encode(), matrix()).system.wsl.value is None
+    assert "Windows" not in str(findings(text)[0].fixes[0])
+    assert read_text(b"I use Windows Subsystem for Linux (WSL). " + text.encode(), matrix()).system.wsl.value
+
+
+@pytest.mark.parametrize(
+    ("error", "slug"),
+    [
+        ("System not yet initialized (error 802)", "fabric-manager-not-running"),
+        ("System has unsupported display driver / cuda driver combination (error 803)", "driver-lib-mismatch"),
+        ("Forward compatibility was attempted on non supported HW (error 804)", "cuda-compat-on-geforce"),
+        ("Named symbol not found (error 500)", "wsl-driver"),
+    ],
+)
+def test_the_errors_that_the_start_of_nvidias_images_prints_are_known(error: str, slug: str) -> None:
+    """Their banner writes the names of CUDA's errors with a capital letter."""
+    text = f"ERROR: The NVIDIA Driver is present, but CUDA failed to initialize.\n   [[ {error} ]]\n"
+    assert problems(text)[0] == slug
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "modprobe: FATAL: Module nvidia not found.",
+        "modprobe: FATAL: Module nvidia-uvm not found in directory /lib/modules/6.8.0-60-generic",
+        "modprobe: ERROR: could not find module by name='nvidia'",
+        "modinfo: ERROR: Module nvidia not found.",
+        "==> ERROR: module not found: 'nvidia_drm'",
+    ],
+)
+def test_a_module_that_no_tool_finds_was_not_built_for_the_kernel(message: str) -> None:
+    assert problems(message) == ["nvidia-dkms-kernel-mismatch"]

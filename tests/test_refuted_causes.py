@@ -71,3 +71,36 @@ def test_a_driver_and_a_message_described_without_a_gpu_are_judged() -> None:
 
     described = Description(driver="580.95.05", errors=("CUDA error: out of memory",))
     assert described_machine(healthy({}), described, matrix()).nvidia.module.value is not None
+
+
+NO_GPUS = "RuntimeError: No CUDA GPUs are available\n"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        "#SBATCH --gres=gpu:4\n",
+        "#PBS -l select=1:ncpus=8:ngpus=1\n",
+        '#BSUB -gpu "num=1"\n',
+        "#$ -l gpu=1\n",
+        'I used "srun -N 1 --gres=gpu:1 -p gpu --pty bash" to get onto the node.\n',
+    ],
+)
+def test_a_job_that_asked_for_gpus_is_not_said_to_lack_them(asked: str) -> None:
+    assert "job-without-gpu" not in told(f"In my slurm job:\n{asked}{NO_GPUS}")
+    assert "job-without-gpu" not in told(f"{asked}My torch cannot find the GPU on the node that slurm gave me.\n")
+
+
+@pytest.mark.parametrize(
+    ("option", "fix"),
+    [
+        ("#SBATCH --time=2:00:00", "--gres=gpu:1"),
+        ("#PBS -l select=1:ncpus=8", "-l select=1:ngpus=1"),
+        ("#BSUB -n 8", '-gpu "num=1"'),
+        ("#$ -l h_rt=1:0:0", "-l gpu=1"),
+    ],
+)
+def test_a_job_that_asked_for_none_is_told_how_its_own_batch_system_gives_one(option: str, fix: str) -> None:
+    found = next(one for one in judgement(f"{option}\npython train.py\n{NO_GPUS}").findings)
+    assert found.slug == "job-without-gpu"
+    assert fix in str(found.fixes[0])

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Confidence, Evidence, Finding, by_hand
+from gpudoctor.finding import Confidence, Evidence, Finding
 from gpudoctor.situation import Situation
-from gpudoctor.situation.batch_job import cpu_task, without_request
+from gpudoctor.situation.batch_job import ask_for_gpus, cpu_task, without_request
 from gpudoctor.situation.no_kernel_driver import gpus_without_driver
 from gpudoctor.situation.usable_gpus import Standing
 
@@ -48,16 +48,7 @@ def job_without_gpu(situation: Situation) -> Verdicts:
     denied = any(node.opened == "EACCES" for node in situation.machine.nvidia.nodes.value or ())
     if job.value.gpus is None and (denied or any(standing.selected == "no" for standing in _open_gpus(situation))):
         return
-    options = {
-        "slurm": "submit with `--gres=gpu:1` (or `--gpus=1`) on a partition that has GPUs",
-        "ray": "ask for it: `@ray.remote(num_gpus=1)`",
-        "pbs": "submit with `-l select=1:ngpus=1`",
-        "lsf": 'submit with `-gpu "num=1"`',
-        "sge": "submit with `-l gpu=1`",
-        "htcondor": "put `request_gpus = 1` into the submit file",
-    }
     confidence: Confidence = "certain" if job.value.gpus == 0 else "likely"
-    how = options.get(job.value.kind, "ask the batch system for a GPU")
     yield Finding(
         severity="error",
         message=f"This job ({job.value.kind}) was given no GPU"
@@ -67,6 +58,6 @@ def job_without_gpu(situation: Situation) -> Verdicts:
         subject=f"{job.value.kind} job",
         confidence=confidence,
         evidence=(Evidence("system.job", f"{job.value.kind}, gpus={job.value.gpus}", job.source),),
-        fixes=(by_hand("Ask for a GPU", f"Ask for a GPU when the job starts: {how}."),),
+        fixes=(ask_for_gpus(job.value.kind),),
         supersedes=("gpu-device-permission", "amd-device-permission", "container-cgroup-revoked"),
     )

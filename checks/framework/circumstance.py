@@ -11,7 +11,7 @@ from gpudoctor.finding import SEEN, Evidence, Finding, Fix, NotJudged
 from gpudoctor.frameworks.torch.message_causes import NO_RIGHTS
 from gpudoctor.frameworks.torch.message_circumstances import INTEGRATED, tells_of
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
-from gpudoctor.frameworks.torch.smoke_faults import CRASH, NO_CODE
+from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
 from gpudoctor.late_regex import late
 from gpudoctor.machine import Told
 from gpudoctor.plain_text import TO_BE_SURE, sentence, with_code
@@ -30,8 +30,6 @@ _USER = "$USER"
 _JOINS = late(r"(?i);|\b(?:and|but|besides|also|moreover|additionally)\b")
 _OF_A_SEEN_GPU = (*NO_CODE, INTEGRATED, "hsa-override-wrong", "amd-gpu-hang")
 """Causes of failures that begin where torch sees the GPU, and computes on it."""
-_OF_BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu", *NO_CODE)
-"""What a person guesses, and the text may know: which build torch is, and for which GPUs."""
 
 
 @check("GPD447", "circumstance-told", "framework")
@@ -52,7 +50,7 @@ def circumstance_told(situation: Situation) -> Verdicts:
     That of the cause.
     """
     for row, said in _matters(situation):
-        if row.slug in _OF_BUILDS and is_refuted(situation, row.slug):
+        if not row.remedy and is_refuted(situation, row.slug):
             if row.slug in NO_CODE:  # it crashes all the same
                 why = f"\u201c{said.text.rstrip('.')}\u201d: torch has code for the GPUs here, so that is not why"
                 yield NotJudged(f"{why}. {TO_BE_SURE} {sentence(row.ask)}", matters=True)
@@ -158,4 +156,5 @@ def _beside_messages(
         if (said.line not in lines or all(_is_beside(situation, one, row, said.text) for row in seen))
         and not any(tells_of(one, row, row.causes) for row in seen)
     ]
-    return apart, {row.area for row in situation.matrix.tables.told_circumstances if row.slug in slugs}
+    areas: set[str] = {row.area for row in situation.matrix.tables.told_circumstances if row.slug in slugs}
+    return apart, areas | {"access"} if BUSY in slugs else areas

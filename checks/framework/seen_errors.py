@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts
@@ -87,7 +88,7 @@ def error_seen(situation: Situation) -> Verdicts:
                 why=f"could not judge this error, whose cause is not known: {telling_line(text)}", matters=True
             )
         elif row.slug == BUSY:
-            yield NotJudged(why=row.meaning, matters=True)
+            yield NotJudged(why=f"{row.meaning}. {row.workaround.rstrip('.')}", matters=True)
         elif row.of_program and not (row.slug == CPU_BUILD and _has_an_idle_gpu(situation)):
             yield _about_the_program(situation, row, text)
         elif _lacks_no_code(situation, row):
@@ -134,7 +135,8 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     causes, circumstances = _causes(situation, row, text, first, vendor)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
     place = f"On {called(gpus)}: " if gpus else ""
-    set_here = _hiding(situation) if causes[:1] == (HIDDEN,) else ""
+    hiding = _hiding(situation) if causes[:1] == (HIDDEN,) else {}
+    set_here = f" Set here: {', '.join(f'{name}={value}' for name, value in hiding.items())}." if hiding else ""
     ask = circumstances[0].ask if circumstances else row.ask
     slug = causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named
     older = _of_driver(situation) if slug == _OLD_DRIVER and _NO_DRIVER in row.also and not circumstances else ""
@@ -146,7 +148,12 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         "saw": line,
         "confidence": "possible" if elsewhere or (open_ and not set_here) else "likely",
         "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
-        "fixes": (FIND_THE_LIBRARY,) if elsewhere else _fixes(situation, row, text, fault, causes, circumstances),
+        "fixes": (FIND_THE_LIBRARY,)
+        if elsewhere
+        else (
+            *((_show(hiding),) if hiding else ()),
+            *_fixes(situation, row, text, fault, causes, circumstances),
+        ),
         "refs": row.refs,
         "possible_causes": causes,
         "ranked": open_ or not situation.machine.gpus,
@@ -200,8 +207,12 @@ def _fixes(
     told = {row.slug, *(one.slug for one in circumstances)}
     pasted = situation.machine.pasted
     container_command = pasted.container_command if pasted else ""
+    job = situation.machine.system.job.value
+    batch = job.kind if job else "slurm"
     given = tuple(
-        fix for slug in causes[:1] if slug not in told and (fix := fix_for(slug, fault.vendor, container_command))
+        fix
+        for slug in causes[:1]
+        if slug not in told and (fix := fix_for(slug, fault.vendor, container_command, batch))
     )
     if row.slug == CPU_BUILD and causes[:1] == (NO_RIGHTS,) and NO_RIGHTS not in told:
         given = (SEE_ROCMINFO,)
@@ -238,9 +249,10 @@ def _of_the_driver(situation: Situation) -> tuple[Fix, ...]:
 
 
 def _circumstances(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[ToldCircumstance, ...]:
-    """What the person told beside this message, and that is about it."""
+    """What the person told beside this message, that is about it, and that the facts do not rule out."""
     told = told_circumstances(situation)
-    return tuple(one for one, said in told if not _is_message(situation, one, said) and tells_of(one, row, causes))
+    about = (one for one, said in told if not _is_message(situation, row, one, said) and tells_of(one, row, causes))
+    return tuple(one for one in about if one.remedy or not is_refuted(situation, one.slug))
 
 
 def _with_told(
@@ -283,17 +295,29 @@ def _named(situation: Situation, row: ErrorPattern, gpus: tuple[Gpu, ...]) -> st
     return next((slug for slug in row.causes if not is_refuted(situation, slug)), row.slug)
 
 
-def _hiding(situation: Situation) -> str:
+def _hiding(situation: Situation) -> dict[str, str]:
     """The visibility variables that are set, where one of them may hide the GPU."""
-    values = ((name, situation.variable(name)) for name in VISIBILITY)
-    told = [f"{name}={value}" for name, value in values if value is not None]
-    return f" Set here: {', '.join(told)}." if told else ""
+    values = {name: situation.variable(name) for name in VISIBILITY}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _is_message(situation: Situation, circumstance: ToldCircumstance, said: Told) -> bool:
-    """Whether a complaint is the line of a message itself, whose row knows more, and not told behind it."""
+def _show(variables: Iterable[str]) -> Fix:
+    """What shows the GPUs again that these variables may hide."""
+    names = " and ".join(variables)
+    return by_hand(
+        f"Unset {names}",
+        f"Unset {names} where that is set (shell, job, service, program), or name a GPU that is there: "
+        "`nvidia-smi -L` or `rocminfo` lists them, and their numbers begin with 0.",
+    )
+
+
+def _is_message(situation: Situation, row: ErrorPattern, circumstance: ToldCircumstance, said: Told) -> bool:
+    """Whether a complaint is the line of a message itself, whose row knows more, and not told beside its words."""
     pasted = situation.machine.pasted
     if not circumstance.alone or pasted is None or said.line not in pasted.error_lines:
+        return False
+    told, quoted = re.search(circumstance.pattern, said.text.lower(), re.ASCII), re.search(row.pattern, said.text)
+    if told and quoted and (told.end() <= quoted.start() or quoted.end() <= told.start()):
         return False
     return not re.search(circumstance.pattern, own_words_behind(said.text).lower(), re.ASCII)
 

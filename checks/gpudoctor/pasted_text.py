@@ -28,15 +28,15 @@ def text_incomplete(situation: Situation) -> Verdicts:
 
     ## How it is judged
     The verdict stays open if the text has neither an error message nor a sign that a GPU was used, and the GPU or
-    torch is missing. The problem names what to send. If the errors are about something else than a GPU, or the text
-    shows no more than that a driver has started the GPU, it says so.
+    torch is missing; harmless messages beside a complaint are none. The problem names what to send. If the errors
+    are about something else than a GPU, or the text shows no more than that a driver has started the GPU, it says so.
     An error that is the program's own, a text that says that all works now, and one from macOS need neither.
 
     ## Fix safety
     There is nothing to fix.
     """
     text = _text(situation)
-    if not text.unsaid or situation.machine.errors or text.foreign == "macos":
+    if not text.unsaid or (situation.machine.errors and not text.complaint) or text.foreign == "macos":
         return
     if text.tells(PROGRAM_ERROR) or text.tells(WORKS_NOW):
         return

@@ -50,6 +50,8 @@ class PastedText(Record, frozen=True):
     """The line of the kernel log, of a tool or a person that says that a kernel driver has started a GPU."""
     gpus_given: bool = False
     """The command that started the container gives it the device nodes of GPUs."""
+    complaint: str = ""
+    """The line that says that a GPU is not found or not used, beside messages that are all harmless."""
     container_command: str = ""
     """The command that started the container and gives it no GPU: "docker run --rm IMAGE"."""
     error_lines: tuple[int, ...] = ()

@@ -15,7 +15,11 @@ _BACKWARDS = 5.0
 
 _SECONDS = r"\[\s*(?P<seconds>\d{1,10}\.\d{1,9})\](?:\s*\[\s*[TC]\d+\])?\s?"
 _LEVEL = r"<\d{1,3}>|[a-z]+\s*:[a-z]+\s*:\s"
-_WALL = r"\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]\s?"
+_WALL = (
+    r"\[(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}|[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d"
+    r"|\s{0,8}\+\d{1,8}\.\d{1,9})\]\s?"
+)
+"""Stamps of `dmesg -T`, and of `dmesg -H`: a minute, then the seconds since the line before."""
 _ISO = r"(?P<time>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)(?:(?P<mark>[.,])\d+)?(?P<zone>Z|[+-]\d\d:?\d\d)?\s"
 # The month as the locale writes it: "May", "mar", "11月".
 _SYSLOG = r"[^\W_][\w.]{1,8}\s+\d{1,2}\s\d\d:\d\d:\d\d(?:\.\d+)?\s"

@@ -9,6 +9,7 @@ from gpudoctor.machine import Told
 from gpudoctor.matrix.errors import vendor_named
 from gpudoctor.plain_text import for_vendor
 from gpudoctor.situation import Situation
+from gpudoctor.situation.batch_job import WITHOUT_GPU, ask_for_gpus
 from gpudoctor.situation.seen_errors import vendor_of_messages
 
 if TYPE_CHECKING:
@@ -42,6 +43,9 @@ def _concerned(situation: Situation, row: ToldCircumstance, said: Told) -> bool:
 
 def fix_of(row: ToldCircumstance, situation: Situation) -> Fix:
     """What helps most often."""
+    job = situation.machine.system.job.value
+    if row.slug == WITHOUT_GPU and job is not None:
+        return ask_for_gpus(job.kind)
     told = situation.machine.pasted.told if situation.machine.pasted else ()
     vendor = vendor_of_messages(situation) or vendor_named("\n".join(one.text for one in told))
     words = for_vendor(row.workaround, vendor)

@@ -35,6 +35,7 @@ VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVIC
 _NO_TOOLKIT = "container-toolkit-missing"
 _UVM, _NO_UVM = "nvidia-uvm-after-suspend", "nvidia-uvm-missing"
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
+_WITHOUT_OPEN_MODULES = "blackwell-open-module"
 _OF_A_MODULE = (
     "nvidia-dkms-kernel-mismatch", "secure-boot-module-rejected", "nouveau-conflict", "module-blacklisted",
     "driver-installed-no-reboot", "nvidia-driver-dropped-gpu", "open-module-unsupported-gpu", "blackwell-open-module",
@@ -89,6 +90,7 @@ def by_place(
     first += (BUSY,) * any(map(why_busy, gpus_of(situation, row)))
     first += (NO_GPU_ASKED_FOR,) * without_request(situation)
     first += (_NO_UVM,) * (_UVM in row.causes and _lacks_uvm(situation))
+    first += (_WITHOUT_OPEN_MODULES,) * (row.slug != _NO_DRIVER and _may_lack_open_modules(situation))
     if row.slug not in (CRASH, _NO_DRIVER, _NO_KFD):
         first += ("wsl-driver",) * (in_wsl and row.slug not in _OF_WSL)
         if row.slug == _NO_TOOLKIT and is_refuted(situation, _NO_TOOLKIT):  # Docker Desktop has it, and no driver
@@ -140,6 +142,14 @@ def _names_another_gpu(situation: Situation) -> bool:
     values = (situation.variable(name) for name in VISIBILITY)
     numbers = [value.split(",") for value in values if value and re.fullmatch(r"\d{1,3}(?:,\d{1,3})*", value)]
     return any("0" not in listed for listed in numbers)
+
+
+def _may_lack_open_modules(situation: Situation) -> bool:
+    """Whether all GPUs need the open kernel modules, and nobody said that these are installed: most drivers that
+    people install by hand are not."""
+    gpus, flavour = situation.machine.of_vendor("nvidia"), situation.matrix.nvidia.module_flavour
+    needed = bool(gpus) and all(flavour(gpu.arch.value, gpu.name) == "required" for gpu in gpus)
+    return needed and situation.machine.assumes("open kernel module")
 
 
 def _lacks_uvm(situation: Situation) -> bool:

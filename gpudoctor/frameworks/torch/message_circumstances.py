@@ -10,11 +10,12 @@ from gpudoctor.finding import Fix, by_hand
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
 from gpudoctor.machine import OVERRIDE, Gpu, Vendor
 from gpudoctor.situation import Situation
+from gpudoctor.situation.batch_job import WITHOUT_GPU, ask_for_gpus
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 
-NO_GPU_GIVEN, NO_GPU_ASKED_FOR = "container-no-gpu", "job-without-gpu"
+NO_GPU_GIVEN, NO_GPU_ASKED_FOR = "container-no-gpu", WITHOUT_GPU
 CUDA_ON_AMD, INTEGRATED = "cuda-torch-on-amd", "amd-igpu-interferes"
 _HAS_CODE_FOR = re.compile(r"supported_types=\"?\[(?P<all>[^\]]*)")
 """ollama's list of the targets that its libraries have code for."""
@@ -59,20 +60,22 @@ _HIDE_INTEGRATED = by_hand(
     "Set HIP_VISIBLE_DEVICES to the number of the other GPU (0, or 1 where the integrated one comes first), "
     "or switch the integrated GPU off in the BIOS.",
 )
-_ASK_FOR_GPUS = by_hand(
-    "Ask for a GPU",
-    "Submit the job with `--gres=gpu:1` (or `--gpus=1`) on a partition that has GPUs: Slurm gives none else.",
-)
 _END_OTHERS = by_hand(
     "End the programs that hold the GPU's memory",
     "`nvidia-smi` (AMD: `rocm-smi --showpids`) lists them; then run the program again. If it is the only "
     "one, let it need less memory.",
 )
+_OPEN_MODULES = by_hand(
+    "Install the open kernel modules of the driver",
+    "These GPUs start with the open kernel modules alone. Ubuntu: nvidia-driver-580-open; Debian, RHEL and Arch: "
+    "nvidia-open; NVIDIA's installer: `--kernel-module-type=open`. Then reboot. If `modinfo -F license nvidia` "
+    "names MIT, they are installed: read `sudo dmesg | grep -i nvrm`.",
+)
 _GIVEN = {
     BUSY: _END_OTHERS,
     NO_GPU_GIVEN: _GIVE_GPUS,
-    NO_GPU_ASKED_FOR: _ASK_FOR_GPUS,
     "nvidia-uvm-missing": _GIVE_UVM,
+    "blackwell-open-module": _OPEN_MODULES,
     CUDA_ON_AMD: _BUILD_FOR_AMD,
     INTEGRATED: _HIDE_INTEGRATED,
 }
@@ -110,8 +113,11 @@ def suggested(row: ErrorPattern, circumstances: tuple[ToldCircumstance, ...]) ->
     return "".join(f" Something else in the text suggests that {one.meaning}." for one in told)
 
 
-def fix_for(cause: str, vendor: Vendor | None, container_command: str = "") -> Fix | None:
-    """The fix of a cause that the circumstances tell; `container_command` started the container."""
+def fix_for(cause: str, vendor: Vendor | None, container_command: str = "", job: str = "slurm") -> Fix | None:
+    """The fix of a cause that the circumstances tell; `container_command` started the container, `job` is the batch
+    system."""
+    if cause == NO_GPU_ASKED_FOR:
+        return ask_for_gpus(job)
     fix = _GIVEN.get(cause)
     if fix is _GIVE_GPUS and 0 < len(container_command) <= _LONGEST:
         return _started_again(container_command, vendor)

@@ -113,6 +113,12 @@ def _has_a_driver_outside(situation: Situation) -> bool:
     return pasted is not None and bool(pasted.container_command) and "driver" not in pasted.unsaid
 
 
+def _has_gpus_of_the_job(situation: Situation) -> bool:
+    """Whether the batch job has GPUs, or a text shows that it asked for them."""
+    job = situation.machine.system.job.value
+    return job is not None and bool(job.gpus)
+
+
 def _may_open_kfd(situation: Situation) -> bool:
     """Whether a text lists the node and the groups of the user, who may open it."""
     kfd = situation.machine.amd.kfd
@@ -147,5 +153,6 @@ _RULES: dict[str, Callable[[Situation], bool]] = {
     "amd-kfd-missing": _is_in_docker_desktop,
     "amd-device-permission": _may_open_kfd,
     "container-toolkit-missing": _has_the_toolkit_of_docker_desktop,
+    "job-without-gpu": _has_gpus_of_the_job,
     BUSY: _has_room,
 }

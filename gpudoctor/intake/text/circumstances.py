@@ -9,6 +9,7 @@ from itertools import islice
 from msgspec import Struct
 
 from gpudoctor.intake.text.concepts import AS_A_QUESTION, Concepts, something_else, without_clauses
+from gpudoctor.intake.text.errors import is_harmless
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical, is_long_ago
 from gpudoctor.intake.text.languages import in_plain_words
@@ -224,6 +225,8 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
         if row.unless and any(re.search(row.unless, one.lowered, re.ASCII) for one in readings):
             continue
         facts.told.append(found)
+    if facts.errors and is_harmless(facts.errors, matrix) and (complaint := concepts.complaint()):
+        facts.say("complaint", complaint.text, complaint.number, "prose")
 
 
 def _lowered(texts: list[str], places: Iterable[int], left_out: frozenset[int]) -> str:

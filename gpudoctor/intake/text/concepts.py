@@ -16,6 +16,8 @@ from gpudoctor.machine import Told
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.issues import ToldCircumstance, ToldConcept
 
+_GONE, _ON_CPU = "gone", "on-cpu"
+_OF_A_GPU = late(r"\bgpus?\b|\bcuda\b|\bcpu\b|\bgraphics? cards?\b", re.ASCII)
 _SHORT = 600
 """Characters of a text that is about one matter."""
 _MOST_LINES = 20
@@ -112,6 +114,14 @@ class Concepts:
             _SUPPOSED.search(words) or _PRINTED.search(words) or self._is_aside(words) for words in sentence.worded
         )
         return () if aside else sentence.worded
+
+    def complaint(self) -> Line | None:
+        """The first sentence that says of a GPU that it is not found or not used."""
+        amiss = self._places_of(_GONE) | self._places_of(_ON_CPU)
+        for sentence, place in zip(self._sentences, self._places, strict=True):
+            if place in amiss and any(map(_OF_A_GPU.search, sentence.worded)):
+                return sentence.line
+        return None
 
     def told(self, row: ToldCircumstance) -> Told | None:
         """The circumstance, if sentences beside each other name all concepts of one of its sets: as few as do so."""

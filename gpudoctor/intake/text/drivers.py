@@ -39,6 +39,10 @@ _LIBRARY = late(rf"(?:.*\s|)\S*libcuda\.so\.{_VERSION}$")
 _MODULE = late(r"filename:\s+\S+/nvidia(?:-current)?\.ko")
 _OF_MODULE = late(rf"(?P<key>version|license):\s+(?:{_VERSION}$|(?P<license>.+))")
 _MOST_OF_MODULE = 40
+_OPEN_MODULES = late(
+    r"(?i)\bnvidia-(?:[\w-]+-)?open\b|\bopen(?:[- ]source)? (?:gpu |nvidia )?(?:kernel )?(?:modules?|drivers?)\b"
+)
+"""Whoever names them has thought of them."""
 _AMDS_OWN = late(r"ROCk module version \d|\bamdgpu-(?:dkms|install|pro)\b|/(?:updates|extra)/(?:dkms/)?amdgpu\.ko")
 """What only AMD's own kernel driver prints, or names it: the kernel's module has no version."""
 
@@ -71,6 +75,8 @@ def read_drivers(lines: Iterable[Line], facts: Facts) -> None:
             facts.say("amd firmware", firmware["version"], number, "list")
         if ("amdgpu" in text or "ROCk" in text) and _AMDS_OWN.search(text):
             facts.say("amd's driver", text, number, "prose")
+        if "pen" in text and _OPEN_MODULES.search(text):
+            facts.say("open modules", text, number, "prose")
         if "version" in text and _ASKED.search(text):
             asked = number
         if "nvidia" in text:

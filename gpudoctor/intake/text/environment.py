@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from gpudoctor.intake.described import empty_environment
 from gpudoctor.intake.described_torch import python_for
+from gpudoctor.intake.text.errors import is_harmless
 from gpudoctor.intake.text.facts import SILENT, Facts
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.intake.text.ranking import decided, decided_with
@@ -72,9 +73,11 @@ def with_errors(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
     # Where the GPU or the driver is told, the checks of torch say why.
     torch, bare = machine.torch, not machine.gpus and decided(facts, "driver") is None
     asked = available is not None and available.by in {"program", "prose"} and torch is not None and torch.cuda
-    if available and available.value == "False" and (torch is None or (asked and bare)) and not facts.errors:
+    missed = available is not None and available.value == "False" and (torch is None or (asked and bare))
+    if available and missed and is_harmless(facts.errors, matrix):
         facts.errors.append(Line(available.line, "torch.cuda.is_available() is False"))
-    facts.errors = facts.errors or facts.unexplained
+    if is_harmless(facts.errors, matrix):
+        facts.errors += facts.unexplained
     environment, torch = machine.environment.value, machine.torch
     told = {line.number for line in facts.log if any(fault.line in line.text for fault in machine.log_faults)}
     facts.errors = [line for line in facts.errors if line.number not in told]

@@ -124,12 +124,19 @@ def read_errors(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     if not facts.errors and len(lines) <= _MOST_WRAPPED:
         found = _known_messages((*lines, *_unwrapped(lines)), matrix)  # what a text says elsewhere rules some out
         facts.errors.extend(line for line in found if _counts(line.text))
-    if not facts.errors:
+    if is_harmless(facts.errors, matrix):
         unknown = [line for line in lines if _EXCEPTION.match(line.text) and _ABOUT_GPUS.search(line.text)]
         facts.unexplained.extend(unknown[-1:])
+    if not facts.errors:
         complaints = [line.text for line in lines if _COMPLAINS.search(line.text)]
         if complaints and not any(map(_ABOUT_GPUS.search, complaints)):
             facts.off_topic = "no error" if any(_ABOUT_GPUS.search(line.text) for line in lines) else "nothing"
+
+
+def is_harmless(messages: Iterable[Line], matrix: Matrix) -> bool:
+    """Whether no message tells a fault: healthy programs print all of them."""
+    rows = (matrix.errors.cause_seen(line.text, None) for line in messages)
+    return all(row is not None and row.severity == "note" for row in rows)
 
 
 def _unwrapped(lines: tuple[Line, ...]) -> Iterator[Line]:

@@ -20,8 +20,9 @@ from gpudoctor.probes.pci_address import normal_address
 from gpudoctor.probes.virtual_machine import named_hypervisor
 
 _STAMPED = late(
-    r"(?:<\d{1,3}>|[a-z]{3,8} {0,3}:[a-z]{4,8} {0,3}: ?)?\[ {0,6}"
-    r"\d{1,8}\.\d{3,9}\]|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
+    r"(?:<\d{1,3}>|[a-z]{3,8} {0,3}:[a-z]{4,8} {0,3}: ?)?\[ {0,8}\+?"
+    r"\d{1,8}\.\d{3,9}\]|\[[A-Z][a-z]{2} ?\d{1,2} \d\d:\d\d\]"
+    r"|\[[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d \d{4}\]"
 )
 _SYSLOG = late(
     r"[^\W_][\w.]{1,8}\s+\d{1,2} \d\d:\d\d:\d\d(?:\.\d+)? [\w.-]+ kernel: "

@@ -67,6 +67,7 @@ _BRINGS_LIBRARIES = late(
 )
 _LACKS_LIBRARIES = "Found no NVIDIA driver"
 """What torch says where the driver's library is not there: device nodes alone do not bring it into a container."""
+_WITH_GPUS = " with GPUs"
 _NODE_ASKED_FOR = 'adding custom device "/dev/'
 """In what Docker says of a node that it was to give a container."""
 
@@ -153,10 +154,12 @@ def _system(system: System, facts: Facts, matrix: Matrix) -> System:
     if (libc := decided(facts, "libc")) and (found := re.match(r"glibc-(\d\.\d+)", libc.value)):
         system = replace(system, libc=known(f"glibc {found[1]}", source(libc)))
     # What `salloc` was given says nothing of a job that was submitted beside it.
-    jobs = [one for one in facts.said if one.what == "slurm job"]
-    asked = jobs or [one for one in facts.said if one.what == "slurm allocation"]
-    if asked and not any(one.value == "gpus" for one in asked):
-        system = replace(system, job=known(BatchJob(kind="slurm"), source(asked[0])))
+    jobs = [one for one in facts.said if one.what == "job"]
+    if asked := jobs or [one for one in facts.said if one.what == "job allocation"]:
+        with_gpus = [one for one in asked if one.value.endswith(_WITH_GPUS)]
+        first = (with_gpus or asked)[0]
+        job = BatchJob(kind=first.value.removesuffix(_WITH_GPUS), gpus=1 if with_gpus else None)
+        system = replace(system, job=known(job, source(first)))
     if hypervisor := decided(facts, "hypervisor"):
         system = replace(system, virtual_machine=known(hypervisor.value, source(hypervisor)))
     if container := decided(facts, "container"):
@@ -289,7 +292,7 @@ def _with_answers(machine: Machine, facts: Facts) -> Machine:
     if module and flavour:
         own = replace(module, flavour="open" if flavour.value == "open" else "proprietary")
         machine = replace(machine, nvidia=replace(machine.nvidia, module=known(own, source(flavour))))
-    elif module and module.flavour:
+    elif module and module.flavour and decided(facts, "open modules") is None:
         machine = replace(machine, assumed=(*machine.assumed, f"{module.flavour}{_FLAVOUR}"))
     if facts.smi is not None:
         answer, line = facts.smi
@@ -354,7 +357,9 @@ def _pasted(
         asks = _BRINGS_LIBRARIES.search(command.value) is not None
         given = given and asks
     started = f"{engine.value} run {without_secrets(command.value)}" if command and engine and not asks else ""
+    complaint = decided(facts, "complaint")
     return PastedText(
+        complaint=source(complaint) if complaint else "",
         gpus_given=given and not in_desktop,
         container_command="" if in_desktop else started,
         unsaid=tuple(unsaid),

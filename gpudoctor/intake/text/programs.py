@@ -110,6 +110,10 @@ _SYSTEMS = (
 """Systems, what tells of them, and texts of which one is in every line that does."""
 _EVERYWHERE = late(r"(?i)\bLinux, WSL ?2?,? (?:and|or) Windows\b|\bWindows, WSL ?2?,? (?:and|or) Linux\b")
 """It is so on each of them: none is the one that the rest of the text is about."""
+_ASKED_OR_DENIED = late(
+    r"(?i)\b(?:see|check|test|find out) (?:if|whether) (?:we|it|this)\b|\b(?:non-|not (?:(?:on|in|a|under) )?)WSL"
+)
+"""As nvidia-container-cli writes in each of its logs: "to see if we are running under ... (WSL)"."""
 _SSH = late(r"(?i)(?<![./\\])\bssh(?:ed|ing)?\b(?![./\\])(?! (?:in)?to (?:it|that|this)\b)")
 _SSH_TO = late(r"(?i)\bssh(?:ed|ing)? (?:in)?to (?:\w+ ){0,2}$")
 
@@ -125,7 +129,7 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
         if "WSL" in text and _EVERYWHERE.search(text):
             unseen, facts.said = [], [one for one in facts.said if not one.what.startswith("system ")]
         for row in unseen:
-            if place in signs[row[0]] and (found := row[1].search(text)) and not _is_the_desk(text, found):
+            if place in signs[row[0]] and (found := row[1].search(text)) and not _is_aside(text, found):
                 facts.say(f"system {row[0]}", text.strip()[:200], number, "prose")
                 unseen = [other for other in unseen if other != row]
         if "msg=" in text and _OLLAMA.search(text):
@@ -154,9 +158,10 @@ def read_programs(lines: tuple[Line, ...], facts: Facts) -> None:
             facts.say("package vllm", found["version"], number, "program")
 
 
-def _is_the_desk(text: str, system: re.Match[str]) -> bool:
-    """Whether a sentence names the system of the machine from which a person works on another one."""
-    return bool(_SSH.search(text)) and not _SSH_TO.search(text[: system.start()])
+def _is_aside(text: str, system: re.Match[str]) -> bool:
+    """Whether a line only asks for a system, or names that of the machine from which a person uses another one."""
+    desk = bool(_SSH.search(text)) and not _SSH_TO.search(text[: system.start()])
+    return desk or bool(_ASKED_OR_DENIED.search(text))
 
 
 def _ollama(number: int, text: str, facts: Facts) -> None:

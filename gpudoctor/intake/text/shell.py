@@ -60,11 +60,13 @@ _DOCKER = late(
 )
 """In a sentence such a command stands between backticks; those within a command run another one."""
 _MOST_TAKEN_IN = 60
-_SLURM = late(
-    r"(?:^|[\s$#`])(?:srun|salloc)(?= (?:-|python|torchrun|accelerate |nvidia-smi|bash ))(?P<rest>.{0,400})"
-    r"|^\s{0,4}#SBATCH (?P<option>-\S.{0,120})"
+_JOB = late(
+    r"(?:^|[\s$#`\"'])(?:srun|(?P<allocation>salloc))"
+    r"(?= (?:-|python|torchrun|accelerate |nvidia-smi|bash ))(?P<rest>.{0,400})"
+    r"|^\s{0,4}#(?:SBATCH|(?P<pbs>PBS)|(?P<lsf>BSUB)|(?P<sge>\$)) (?P<option>-\S.{0,120})"
 )
-_ASKS_FOR_GPUS = late(r"--gres\b|--gpus|--tres\b|--exclusive|(?:^|\s)-G\b")
+"""Commands and options of Slurm, and the options of other batch systems."""
+_ASKS_FOR_GPUS = late(r"--gres\b|--gpus|--tres\b|--exclusive|(?:^|\s)-G\b|\b[nv]?gpus?[=:]\d|(?:^|\s)-gpu\b|-l gpu")
 _IN_CONTAINER = late(
     r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:an? |the |my )?(?:root(?:less|ful) )?"
     r"(?P<kind>docker(?! desktop)|podman|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?"
@@ -287,10 +289,11 @@ def _system(number: int, text: str, facts: Facts, *, contained: bool) -> None:
         facts.say("platform", platform["all"], number, "report")
     elif "-" in text and (release := _RELEASE.search(text)) and not is_tree(text):
         facts.say("kernel", release["kernel"].rstrip("."), number, "prose")
-    if ("srun " in text or "salloc " in text or "#SBATCH" in text) and (job := _SLURM.search(text)):
+    if ("srun " in text or "salloc " in text or "#" in text) and (job := _JOB.search(text)):
         asks = _ASKS_FOR_GPUS.search(job["rest"] or job["option"] or "")
-        kind = "allocation" if "salloc " in job[0] else "job"
-        facts.say(f"slurm {kind}", "gpus" if asks else "nothing", number, "shell")
+        kind = next((kind for kind in ("pbs", "lsf", "sge") if job[kind]), "slurm")
+        what = "job allocation" if job["allocation"] else "job"
+        facts.say(what, f"{kind} with GPUs" if asks else kind, number, "shell")
     if " run " in text and (docker := _DOCKER.search(text)):
         facts.say("container", docker["engine"], number, "shell")
         facts.say("container command", docker["rest"], number, "shell")
