@@ -396,3 +396,99 @@ def test_a_message_of_rocblas_stays_one_on_a_gpu_that_no_build_has_code_for() ->
 def test_advice_for_windows_is_not_taken_for_advice_for_linux() -> None:
     text = "Windows 11, Docker Desktop\ndocker: Error response from daemon: could not select device driver\n"
     assert "wsl --update" in str(judgement(text).findings[0].fixes)
+
+
+# --- packages for CUDA on an AMD machine -----------------------------------------------------------
+
+NO_NVCC = "RuntimeError: flash_attn was requested, but nvcc was not found.\n"
+NO_C10_CUDA = "OSError: libc10_cuda.so: cannot open shared object file: No such file or directory\n"
+
+
+@pytest.mark.parametrize("message", [NO_NVCC, NO_C10_CUDA])
+@pytest.mark.parametrize("machine_of", ["GPU: Radeon RX 7900 XTX\n", "torch.__version__  = 2.6.0+rocm6.2\n"])
+def test_a_package_for_cuda_is_no_reason_to_install_a_cuda_toolkit_on_an_amd_machine(
+    machine_of: str, message: str
+) -> None:
+    found = judgement(machine_of + message).findings[0]
+    assert found.slug == "framework-other-vendor"
+    assert "ROCm" in str(found.fixes)
+    assert not any(word in str(found.fixes) for word in ("CUDA toolkit", "CUDA_HOME"))
+
+
+@pytest.mark.parametrize("message", [NO_NVCC, NO_C10_CUDA])
+@pytest.mark.parametrize("machine_of", ["GPU: GeForce RTX 4090\n", "torch 2.6.0+cu124\n", ""])
+def test_elsewhere_such_a_package_is_right(machine_of: str, message: str) -> None:
+    assert "framework-other-vendor" not in problems(machine_of + message)
+
+
+def test_a_library_of_rocm_that_is_missing_beside_a_rocm_torch_is_none_of_another_vendor() -> None:
+    text = (
+        "torch 2.6.0+rocm6.2\nOSError: libtorch_hip.so: cannot open shared object file: No such file or directory\n"
+    )
+    assert "framework-other-vendor" not in problems(text)
+
+
+# --- the GPU is known, so advice names it ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("gpu", "fix"), [("RX 570", "from source"), ("RX 6650 XT", "gfx1032")])
+def test_a_build_for_a_gpu_that_the_text_names_is_not_left_to_a_question(gpu: str, fix: str) -> None:
+    fixes = judgement(f"Segmentation fault with my {gpu} when I run stable diffusion with torch for ROCm.\n").findings
+    assert fix in str(fixes[0].fixes[0])
+    assert "--gpu NAME" not in str(fixes[0].fixes)
+
+
+def test_without_a_gpu_advice_still_asks_for_it() -> None:
+    text = "Radeon GPU. My torch is for the CPU, and ComfyUI runs on the CPU instead of the GPU.\n"
+    assert "recommend --gpu NAME" in str(judgement(text).findings[0].fixes)
+
+
+def test_a_program_of_its_own_is_not_mended_by_a_build_of_torch() -> None:
+    found = judgement("ollama runs on the CPU although I have a Radeon RX 7900 XTX\n").findings
+    assert not any("torch==" in str(one.fixes) for one in found)
+
+
+# --- what amdgpu and the runtime say ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("RX 7900 XTX: *ERROR* MES failed to response msg=3 when I generate an image", "amd-gpu-hang"),
+        ("# 7900 XTX *ERROR* ring gfx_0.0.0 timeout in PyTorch", "amd-gpu-hang"),
+        ("# MI50 in a KVM guest fails with atombios stuck in loop, Fatal error during GPU init", "no-driver"),
+        ("RX 9070 XT, vllm\nHIP error: invalid argument in cudaMemGetInfo", "amd-kernel-or-runtime-too-old"),
+        ("WSL2, RX 7900 XTX\nE: Unable to locate package hsa-runtime-rocr4wsl-amdgpu", "rocm-wsl-unsupported"),
+        ("gfx900\nTensileLibrary.dat: Illegal seek", "rocblas-no-arch"),
+    ],
+)
+def test_a_line_of_amdgpu_is_known_in_a_title_too(text: str, slug: str) -> None:
+    assert problems(text + "\n")[:1] == [slug]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RX 7900 XTX works. Should I worry about *ERROR* messages of amdgpu?",
+        "radeon 0000:01:00.0: Fatal error during GPU init",
+        "RX 7900 XTX, torch 2.9.1+rocm6.4, RuntimeError: HIP error: invalid argument",
+        "Docker Desktop, RX 7900 XTX\nE: Unable to locate package hsa-runtime-rocr",
+    ],
+)
+def test_other_lines_name_none_of_these_causes(text: str) -> None:
+    of_amdgpu = {"amd-gpu-hang", "no-driver", "amd-kernel-or-runtime-too-old", "rocm-wsl-unsupported"}
+    assert not of_amdgpu.intersection(problems(text + "\n"))
+
+
+def test_in_a_container_rights_come_before_the_age_of_the_driver() -> None:
+    text = (
+        "GPU: RX 7900 XTX. Inside a distrobox, rocminfo prints:\n"
+        "Call returned HSA_STATUS_ERROR_OUT_OF_RESOURCES: The runtime failed to allocate the necessary resources.\n"
+    )
+    assert problems(text)[:1] == ["amd-device-permission"]
+
+
+def test_a_wrong_override_that_a_person_names_is_the_cause() -> None:
+    assert problems("RX 6700 XT. The start script sets a wrong HSA_OVERRIDE_GFX_VERSION, the GPU hangs.\n")[:1] == [
+        "hsa-override-wrong"
+    ]

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import SEEN, Evidence, Finding, Fix, NotJudged
+from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.message_causes import NO_RIGHTS
-from gpudoctor.frameworks.torch.message_circumstances import INTEGRATED, tells_of
+from gpudoctor.frameworks.torch.message_circumstances import CUDA_ON_AMD, INTEGRATED, tells_of
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
 from gpudoctor.late_regex import late
@@ -17,7 +18,7 @@ from gpudoctor.machine import Told
 from gpudoctor.plain_text import TO_BE_SURE, sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.access_fixes import access_fixes
-from gpudoctor.situation.circumstances import fix_of, told_circumstances
+from gpudoctor.situation.circumstances import ASKS_FOR_GPU, fix_of, told_circumstances
 from gpudoctor.situation.seen_errors import seen_errors, tells_a_fault
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ _USER = "$USER"
 _JOINS = late(r"(?i);|\b(?:and|but|besides|also|moreover|additionally)\b")
 _OF_A_SEEN_GPU = (*NO_CODE, INTEGRATED, "hsa-override-wrong", "amd-gpu-hang")
 """Causes of failures that begin where torch sees the GPU, and computes on it."""
+_OF_BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu", *NO_CODE)
+"""Where another build of torch is the answer."""
 
 
 @check("GPD447", "circumstance-told", "framework")
@@ -64,7 +67,7 @@ def circumstance_told(situation: Situation) -> Verdicts:
             saw=said.text,
             confidence="possible",
             evidence=(Evidence("told", said.text, f"text, line {said.line}"),),
-            fixes=_of_these_nodes(situation, row) or (fix_of(row, situation),),
+            fixes=_of_these_nodes(situation, row) or (*_named_builds(situation, row), fix_of(row, situation)),
             refs=row.refs,
             possible_causes=(row.slug,),
             fallback=row.slug == "no-driver",
@@ -77,6 +80,15 @@ def _of_these_nodes(situation: Situation, row: ToldCircumstance) -> tuple[Fix, .
     if row.slug != NO_RIGHTS or _USER not in row.workaround or kfd is None or kfd.mode is None:
         return ()
     return access_fixes(situation, "amd", (kfd,))
+
+
+def _named_builds(situation: Situation, row: ToldCircumstance) -> tuple[Fix, ...]:
+    """The builds of torch that `gpudoctor recommend` would name; none where the target of a GPU is unknown, or where
+    the text is about a program with libraries of its own."""
+    known = bool(situation.usable) and all(gpu.arch.value for gpu in situation.usable)
+    asks = row.slug in (*_OF_BUILDS, CUDA_ON_AMD) and ASKS_FOR_GPU in row.workaround
+    of_torch = all(one.of_torch for one, _ in told_circumstances(situation))
+    return better_torch(situation) if known and asks and of_torch else ()
 
 
 def _matters(situation: Situation) -> Iterator[_Complaint]:

@@ -23,6 +23,7 @@ from gpudoctor.frameworks.torch.message_circumstances import (
     FIND_THE_LIBRARY,
     INTEGRATED,
     NO_GPU_GIVEN,
+    PACKAGE_FOR_CUDA,
     SEE_ROCMINFO,
     beyond,
     fix_for,
@@ -60,6 +61,7 @@ _LOST, _OLD_DRIVER, _CPU_FRAMEWORK = "gpu-off-bus", "driver-too-old", "framework
 _NEWER, _OLDER, _FIRST_OF_ALL_BUILDS = "torch-no-arch-for-gpu", "torch-dropped-old-gpu", 75
 """Want of code for a GPU that is newer than the build, or older, as each before Turing (7.5) is."""
 _NOT_ON_THIS_GPU = "gpu-too-old-for-feature"
+_FOR_CUDA = " The package is made for NVIDIA's GPUs, and this is about one of AMD."
 
 
 @check("GPD442", "error-seen", "framework")
@@ -137,6 +139,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     place = f"On {called(gpus)}: " if gpus else ""
     hiding = _hiding(situation) if causes[:1] == (HIDDEN,) else {}
     set_here = f" Set here: {', '.join(f'{name}={value}' for name, value in hiding.items())}." if hiding else ""
+    other += _FOR_CUDA if causes[:1] == (PACKAGE_FOR_CUDA,) and row.slug != PACKAGE_FOR_CUDA else ""
     ask = circumstances[0].ask if circumstances else row.ask
     slug = causes[0] if open_ or elsewhere else "" if row.slug == CRASH else named
     older = _of_driver(situation) if slug == _OLD_DRIVER and _NO_DRIVER in row.also and not circumstances else ""
@@ -238,6 +241,8 @@ def _fixes(
     exact = () if open_vendor else fixes_of_framework(situation, row, text, fault.gpus)
     if exact and (row.slug == _CPU_FRAMEWORK or fault.vendor == "amd"):
         last = ()  # the row's own words name the builds in general, or those for CUDA
+    if causes[:1] == (PACKAGE_FOR_CUDA,) and row.slug != PACKAGE_FOR_CUDA:
+        last = ()
     return (*first, *exact, *last)
 
 

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ToldCircumstance
 
 
+ASKS_FOR_GPU = "recommend --gpu NAME"
+"""In the words of a row: the person has to put in the GPU, which the text may name."""
+
+
 def told_circumstances(situation: Situation) -> tuple[tuple[ToldCircumstance, Told], ...]:
     """The circumstances that a pasted text tells and that concern the GPUs it is about."""
     pasted = situation.machine.pasted
@@ -48,5 +52,12 @@ def fix_of(row: ToldCircumstance, situation: Situation) -> Fix:
         return ask_for_gpus(job.kind)
     told = situation.machine.pasted.told if situation.machine.pasted else ()
     vendor = vendor_of_messages(situation) or vendor_named("\n".join(one.text for one in told))
-    words = for_vendor(row.workaround, vendor)
+    words = for_these_gpus(for_vendor(row.workaround, vendor), situation)
     return by_hand(words, words)
+
+
+def for_these_gpus(words: str, situation: Situation) -> str:
+    """Advice that asks for the name of a GPU, with the name of the only kind here."""
+    names = {gpu.name for gpu in situation.usable if gpu.arch.value}
+    one = next(iter(names)) if len(names) == 1 else ""
+    return words.replace(ASKS_FOR_GPU, f'recommend --gpu "{one}"') if one else words

@@ -6,7 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.frameworks.torch.gpu_coverage import fits
-from gpudoctor.frameworks.torch.message_circumstances import CUDA_ON_AMD, INTEGRATED, NO_GPU_ASKED_FOR, NO_GPU_GIVEN
+from gpudoctor.frameworks.torch.message_circumstances import (
+    CUDA_ON_AMD,
+    INTEGRATED,
+    NO_GPU_ASKED_FOR,
+    NO_GPU_GIVEN,
+    PACKAGE_FOR_CUDA,
+)
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
 from gpudoctor.machine import OVERRIDE, Gpu, Vendor
@@ -45,6 +51,12 @@ _NO_KFD_NODE = ("amd-kfd-missing", "amd-dkms-kernel-mismatch", "amd-kernel-or-ru
 """Causes that the same text refutes, if its rocminfo lists a GPU; perhaps another user ran that."""
 _DEVICE = re.compile(r"current device: (?P<index>\d{1,2}), in function ggml_")
 _GFX = re.compile(r"\bgfx[0-9a-f]{3,4}\b")
+_OF_CUDA = re.compile(
+    r"lib(?:c10|torch)_cuda\b|\bnvcc\b|\bCUDA_HOME\b|\bCUDACXX\b|CMAKE_CUDA_|torch\.version\.cuda\b"
+)
+"""What a package that is built for CUDA asks for, and torch itself does not."""
+_HELPS_CUDA = ("cuda-toolkit-", "cuda-torch-", "framework-cuda-libs-", "extension-abi")
+"""Causes that are out of the question where the package is for the other vendor's GPUs."""
 _OLDEST_ROCM = (6, 0)
 """Of the builds of torch that are still in use: what AMD supported by then has code in each of them."""
 
@@ -82,6 +94,9 @@ def by_place(
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
     of_cuda = vendor == "amd" and CUDA_ON_AMD in causes and row.slug != CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
+    if vendor == "amd" and ((of_cuda and situation.built_for == "amd") or _OF_CUDA.search(text)):
+        causes = (PACKAGE_FOR_CUDA, *(slug for slug in causes if not slug.startswith(_HELPS_CUDA)))
+        first.append(PACKAGE_FOR_CUDA)
     first += (CUDA_ON_AMD,) * of_cuda + _of_integrated(situation, row)
     if row.slug not in NO_CODE:  # such a message tells the library that lacks it
         first += ("torch-rocm-no-arch-for-gpu",) * without_any_build(situation)
@@ -101,7 +116,7 @@ def by_place(
     if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
         causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
     elif situation.in_container:
-        first += (NO_GPU_GIVEN, _NO_TOOLKIT, _NO_UVM)
+        first += (NO_GPU_GIVEN, _NO_TOOLKIT, _NO_UVM, NO_RIGHTS)
     if in_wsl:
         first.append("wsl-driver")
         causes = tuple(slug for slug in causes if slug not in _OF_A_MODULE)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 NO_GPU_GIVEN, NO_GPU_ASKED_FOR = "container-no-gpu", WITHOUT_GPU
 CUDA_ON_AMD, INTEGRATED = "cuda-torch-on-amd", "amd-igpu-interferes"
+PACKAGE_FOR_CUDA = "framework-other-vendor"
 _HAS_CODE_FOR = re.compile(r"supported_types=\"?\[(?P<all>[^\]]*)")
 """ollama's list of the targets that its libraries have code for."""
 
@@ -55,6 +56,11 @@ _BUILD_FOR_AMD = by_hand(
     "For torch, take a ROCm build: `gpudoctor recommend --gpu NAME` names it and its index. A program that "
     "exists for CUDA only cannot use an AMD GPU: use the CPU there, or another program.",
 )
+_PACKAGE_FOR_ROCM = by_hand(
+    "Install the build of the package for ROCm",
+    "Its documentation, or AMD's fork below github.com/ROCm, names the build; it must fit the torch that is "
+    "installed. If there is none, remove the package, and switch off in the program what uses it.",
+)
 _HIDE_INTEGRATED = by_hand(
     "Hide the integrated GPU",
     "Set HIP_VISIBLE_DEVICES to the number of the other GPU (0, or 1 where the integrated one comes first), "
@@ -77,6 +83,7 @@ _GIVEN = {
     "nvidia-uvm-missing": _GIVE_UVM,
     "blackwell-open-module": _OPEN_MODULES,
     CUDA_ON_AMD: _BUILD_FOR_AMD,
+    PACKAGE_FOR_CUDA: _PACKAGE_FOR_ROCM,
     INTEGRATED: _HIDE_INTEGRATED,
 }
 _LONGEST = 400

@@ -36,6 +36,7 @@ from gpudoctor.machine import LISTING, Gpu
 from gpudoctor.matrix.versions import figures, local_version, public_version
 from gpudoctor.plain_text import for_vendor
 from gpudoctor.situation import Situation
+from gpudoctor.situation.circumstances import for_these_gpus
 from gpudoctor.situation.driver_choice import driver_to_install, install_driver
 from gpudoctor.situation.nvidia_driver import cudas_too_new
 from gpudoctor.situation.wsl import NO_AMDGPU_HERE, UPDATE_WINDOWS
@@ -87,7 +88,7 @@ def _as_told(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
             title = f"Take {', '.join(folders)} out of LD_LIBRARY_PATH"
             return (Fix(title, (UnsetVariable("LD_LIBRARY_PATH", why=why),)),)
         settings = tuple(SetVariable(name, value, why=row.meaning) for name, value in row.variables.items())
-        words = for_vendor(row.workaround, fault.vendor)
+        words = for_these_gpus(for_vendor(row.workaround, fault.vendor), situation)
         found.append(Fix(words, settings or (Manual(words),)))
     return tuple(found)
 

@@ -58,6 +58,11 @@ _QUOTED = late(
     r"|amdgpu: probe of \S+ failed with error -\d+)"
 )
 """A line of the log within a sentence."""
+_OF_AMDGPU = late(
+    r"(?<!\w)\*ERROR\* (?:MES |PSP |ring [a-z]\w*[\d.]* timeout).{0,200}"
+    r"|(?<!radeon )(?<!\.\d: )(?<!\w)Fatal error during GPU init(?!\w).{0,100}"
+)
+"""Where a person names a line of amdgpu by what it says, as titles do."""
 _DROPPED = late(r"NVRM: The NVIDIA (?P<name>.{4,80}?) GPU (?:\(PCI ID: \S+\) )?installed")
 _REFUSES = late(
     r"NVRM:\s+(?:.{0,120}?[Tt]he )?(?:NVIDIA )?(?P<version>\d{3}\.\d{2,3}(?:\.\d{1,2})?)"
@@ -104,8 +109,10 @@ def _of_kernel(line: Line) -> Line | None:
     """The line, or the part of a sentence, that the kernel wrote."""
     if is_log_line(line.text):
         return line
-    quoted = _QUOTED.search(line.text)
-    return Line(line.number, quoted["line"]) if quoted else None
+    if quoted := _QUOTED.search(line.text):
+        return Line(line.number, quoted["line"])
+    shortened = _OF_AMDGPU.search(line.text) if not is_hypothetical(line.text) else None
+    return Line(line.number, f"amdgpu: {shortened[0]}") if shortened else None
 
 
 def _dropped(line: Line, facts: Facts) -> None:

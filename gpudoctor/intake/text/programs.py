@@ -73,7 +73,7 @@ _PROSE_PACKAGE = late(
     r"(?:[\w.]{0,12})(?:\+[\w.]{2,40})?)\s*$"
 )
 _REMOVED_BY_UV = late(r" - [\w.-]{1,80}==\S{1,60}\s{0,8}$")
-_PRINTED_VERSION = late(r"torch\.__version__['\"]?\s?[:=]\s?['\"]?(?P<version>\d\.\d{1,2}[\w.+]{0,60})")
+_PRINTED_VERSION = late(r"torch\.__version__['\"]?\s{0,3}[:=]\s{0,3}['\"]?(?P<version>\d\.\d{1,2}[\w.+]{0,60})")
 
 _RENDERER = late(r"\s{0,12}OpenGL renderer string: (?P<chip>NAVI\d\d) \(")
 _OPENGL = late(

@@ -12,7 +12,7 @@ from gpudoctor.late_regex import late
 
 _PROMPT = late(r"\s{0,4}(?:>>>|In ?\[\d{0,4}\]:)\s?(?P<code>.{3,300})")
 _PRINTED = late(
-    r"\s{0,6}(?:print\()?['\"]?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.is_available\(\)|cuda\.device_count\(\)|cuda\.get_device_name\(\w{0,12}\)|cuda\.get_arch_list\(\)|cuda\.get_device_capability\(\w{0,12}\)|backends\.cudnn\.version\(\)))['\"]?\)?\s?(?:[:=]{1,2}|->|returns|gives|is|→|,|#|//|(?=\s(?:True|False)\b))\s{0,3}(?P<value>.{1,400})"
+    r"\s{0,6}(?:print\()?['\"]?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.is_available\(\)|cuda\.device_count\(\)|cuda\.get_device_name\(\w{0,12}\)|cuda\.get_arch_list\(\)|cuda\.get_device_capability\(\w{0,12}\)|backends\.cudnn\.version\(\)))['\"]?\)?\s{0,3}(?:[:=]{1,2}|->|returns|gives|is|→|,|#|//|(?=\s(?:True|False)\b))\s{0,3}(?P<value>.{1,400})"
 )
 _SAID_AVAILABLE = late(
     r"(?i)(?:(?:torch\.)?cuda\.is_av\w{5,9}(?:\(\))?|(?<![\w.])is_available\(\))[`'\" ]{0,3}"

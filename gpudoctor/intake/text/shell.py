@@ -68,7 +68,7 @@ _JOB = late(
 """Commands and options of Slurm, and the options of other batch systems."""
 _ASKS_FOR_GPUS = late(r"--gres\b|--gpus|--tres\b|--exclusive|(?:^|\s)-G\b|\b[nv]?gpus?[=:]\d|(?:^|\s)-gpu\b|-l gpu")
 _IN_CONTAINER = late(
-    r"(?i)(?:^|\s)(?:inside|in|within|using|with) (?:an? |the |my )?(?:root(?:less|ful) )?"
+    r"(?i)(?:^|\s)(?:inside|in|within|using|with|on) (?:an? |the |my )?(?:(?:root(?:less|ful)|(?:un)?privileged) )?"
     r"(?P<kind>docker(?! desktop)|podman|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?"
     r"|\b(?:inside (?:a|the|my)|(?:run|runs|ran|running|execute|start)\b[^.;!?]{0,60}\bin (?:a|the|my)) container\b"
     r"|root@[0-9a-f]{12}:"
