@@ -114,7 +114,8 @@ def venv(tmp_path: Path) -> Path:
     write_torch(write_venv(tmp_path / "venv"), "2.9.1+cpu", None)
     interpreter = tmp_path / "venv/bin/python3.12"
     interpreter.unlink()
-    interpreter.touch(0o755)
+    interpreter.write_text("#!/bin/true\n")
+    interpreter.chmod(0o755)
     return tmp_path / "venv"
 
 

@@ -111,8 +111,9 @@ def _of_kernel(line: Line) -> Line | None:
         return line
     if quoted := _QUOTED.search(line.text):
         return Line(line.number, quoted["line"])
-    shortened = _OF_AMDGPU.search(line.text) if not is_hypothetical(line.text) else None
-    return Line(line.number, f"amdgpu: {shortened[0]}") if shortened else None
+    if (shortened := _OF_AMDGPU.search(line.text)) and not is_hypothetical(line.text):
+        return Line(line.number, f"amdgpu: {shortened[0]}")
+    return None
 
 
 def _dropped(line: Line, facts: Facts) -> None:
