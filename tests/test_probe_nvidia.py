@@ -443,6 +443,17 @@ def test_a_recording_is_read_and_never_run(tmp_path: Path) -> None:
     assert smi.value.driver_version == "590.48.01", "the fuller answer is taken"
 
 
+@pytest.mark.parametrize("mode", ["Enabled", "Disabled"])
+def test_a_recorded_list_of_gpus_leaves_mig_as_the_query_tells_it(tmp_path: Path, mode: str) -> None:
+    query = QUERY.replace("Enabled", mode)
+    listed = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-00000000-0000-0000-0000-000000000000)\n"
+    commands = {"nvidia-smi -q": {"stdout": query}, "nvidia-smi -L": {"stdout": listed}}
+    write(tmp_path, "/gpudoctor-host.json", json.dumps({"commands": commands}))
+    smi = ask_nvidia(RecordedHost(tmp_path))[2].value
+    assert smi is not None and smi.devices is not None
+    assert (smi.devices[0].mig, smi.devices[0].mig_pending) == (mode == "Enabled",) * 2
+
+
 def test_a_recording_without_nvidia_smi_is_unknown(tmp_path: Path) -> None:
     assert [fact.state for fact in ask_nvidia(RecordedHost(tmp_path))] == ["unknown"] * 3
 

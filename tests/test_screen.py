@@ -146,6 +146,16 @@ def test_the_next_command_takes_the_options_that_it_is_given(kind: Literal["mach
     assert told.endswith(expected[kind])
 
 
+@pytest.mark.parametrize(("framework", "command"), [("torch", "smoke --level standard"), ("jax", "snapshot")])
+def test_more_kernels_are_offered_only_where_there_are_more(framework: str, command: str):
+    machine = replace(MACHINES["gpu-slow"], level="quick")
+    assert machine.smoke is not None
+    machine = replace(machine, smoke=replace(machine.smoke, level="quick", framework=framework))
+    report = make_report(machine, matrix(), judged(machine), subject=Subject(kind="machine", label="this machine"))
+    told = "".join(text for line in next_lines(report, PLAIN) for text, _ in line)
+    assert told.endswith(f"Next: gpudoctor {command}")
+
+
 def test_what_was_not_computed_is_not_called_ok(tmp_path: Path):
     host = Host(tmp_path).ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     host.run()

@@ -106,7 +106,7 @@ def _with_name(device: NvmlDevice, listed: NvmlDevice | None) -> NvmlDevice:
     if listed is None or (device.uuid and listed.uuid != device.uuid):
         return device
     slices = listed.mig_devices or device.mig_devices
-    return msgspec.structs.replace(device, uuid=listed.uuid, mig_devices=slices, mig=device.mig or listed.mig)
+    return msgspec.structs.replace(device, uuid=listed.uuid, mig_devices=slices, mig=listed.mig or device.mig)
 
 
 def _fullness(fact: Fact[NvidiaApi]) -> tuple[int, int]:

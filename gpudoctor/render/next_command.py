@@ -86,8 +86,10 @@ def _after_open_questions(report: Report, look: ReportStyle) -> Advice:
 
 
 def _after_computing(report: Report, again: tuple[str, ...]) -> Advice:
-    """What is left where kernels computed right."""
-    if deeper := _DEEPER.get(report.machine.level):
+    """What is left where kernels computed right; only those of torch have levels."""
+    smoke = report.machine.smoke
+    deeper = _DEEPER.get(report.machine.level) if smoke and smoke.framework == "torch" else None
+    if deeper:
         return f"`gpudoctor smoke --level {deeper}` runs more kernels.", (*_same("smoke", again), "--level", deeper)
     return _to_keep(report, again)
 

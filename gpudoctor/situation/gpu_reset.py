@@ -11,7 +11,8 @@ EFFECTS_OF_A_LOST_GPU = ("driver-init-failed-hw", "driver-init-failed-bios", "no
 
 def awaits_mig(gpu: Gpu) -> bool:
     """Whether MIG mode was switched on or off, which takes effect at the GPU's next reset."""
-    return gpu.nvml is not None and gpu.nvml.mig_pending not in (None, gpu.nvml.mig)
+    nvml = gpu.nvml
+    return nvml is not None and None not in (nvml.mig, nvml.mig_pending) and nvml.mig != nvml.mig_pending
 
 
 def reset(*gpus: Gpu, drained: bool = False) -> Fix:
