@@ -22,7 +22,7 @@ import pytest
 from msgspec.structs import replace
 
 from gpudoctor.intake.snapshot import Snapshot
-from gpudoctor.machine import NvidiaApi, known
+from gpudoctor.machine import NvidiaApi, Smoke, SmokeDevice, SmokeKernel, known
 from gpudoctor.plain_text import enumeration, is_command, questions, with_code
 from gpudoctor.render.headline import headline
 from gpudoctor.render.layout import Line, wrap
@@ -146,11 +146,12 @@ def test_the_next_command_takes_the_options_that_it_is_given(kind: Literal["mach
     assert told.endswith(expected[kind])
 
 
-@pytest.mark.parametrize(("framework", "command"), [("torch", "smoke --level standard"), ("jax", "snapshot")])
+@pytest.mark.parametrize(("framework", "command"), [("torch", "smoke --level standard"), ("cupy", "snapshot")])
 def test_more_kernels_are_offered_only_where_there_are_more(framework: str, command: str):
-    machine = replace(MACHINES["gpu-slow"], level="quick")
-    assert machine.smoke is not None
-    machine = replace(machine, smoke=replace(machine.smoke, level="quick", framework=framework))
+    machine = replace(nvidia_machine(packages={"cupy-cuda12x": "13.6.0"}), level="quick")
+    kernels = (SmokeKernel("matmul", "cuda:0" if framework == "torch" else "gpu:0", "float32"),)
+    device = SmokeDevice(kernels[0].device)
+    machine = replace(machine, smoke=Smoke("quick", kernels=kernels, devices=(device,), framework=framework))
     report = make_report(machine, matrix(), judged(machine), subject=Subject(kind="machine", label="this machine"))
     told = "".join(text for line in next_lines(report, PLAIN) for text, _ in line)
     assert told.endswith(f"Next: gpudoctor {command}")

@@ -56,8 +56,7 @@ def one_thread(torch: Any) -> Iterator[None]:
 def product(torch: Any, a: Any, b: Any) -> Any:
     """Matrix product a (..., m, k) · b (..., k, n) in float64, term by term."""
     a, b = a.to(torch.float64), b.to(torch.float64)
-    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-    out = torch.zeros((*batch, a.shape[-2], b.shape[-1]), dtype=torch.float64)
+    out = torch.zeros_like(a[..., :, :1] * b[..., :1, :])  # torch.broadcast_shapes would import sympy
     with one_thread(torch):
         for k in range(a.shape[-1]):
             out.addcmul_(a[..., :, k : k + 1], b[..., k : k + 1, :])

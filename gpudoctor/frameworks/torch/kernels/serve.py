@@ -77,6 +77,7 @@ def main(commands: int, events: int, trace: str, count: bool, module: str = "tor
         threading.Thread(target=channel.beat, daemon=True).start()
     torch = _import(channel, module)
     if torch is not None:
+        gc.freeze()  # what the import made stays: freeing after a kernel need not look through all of it
         if count:
             _count(torch, channel)
         # A garbled command does not come from gpudoctor.
