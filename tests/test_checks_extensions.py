@@ -39,6 +39,7 @@ from tests.support.machines import (
     nvidia_machine,
     torch,
     with_environment,
+    with_torch,
 )
 
 SLUG = "ext-built-without-gpu-arch"
@@ -222,6 +223,14 @@ def test_where_an_index_has_the_package_for_torchs_cuda_the_fix_names_it(build: 
     machine = with_environment(nvidia_machine(nvidia_gpu(), torch=torch(build)), extensions=(lacking,))
     (wheel,) = finding(machine, LIBRARIES).fixes[0].remedies
     assert (wheel.name, wheel.specifier, wheel.index_url) == ("xformers", release, index)
+
+
+def test_a_library_that_torch_has_lost_is_told_of_torch_alone():
+    package = _needing("torchvision", "/site/torchvision/_C.so", MissingLibrary("libtorch_cuda.so"), of_torch=True)
+    machine = _machine(package)
+    assert severity(machine, LIBRARIES) == "error"
+    lost = (DamagedFile("/site/torch/lib/libtorch_cuda.so", "missing"),)
+    assert severity(with_torch(machine, damaged=lost), LIBRARIES) is None
 
 
 def test_the_libraries_come_from_where_the_package_says():

@@ -8,6 +8,7 @@ import pytest
 
 from gpudoctor.machine import (
     NO_GLIBCXX,
+    DamagedFile,
     ImportTrial,
     Jetson,
     Library,
@@ -15,6 +16,8 @@ from gpudoctor.machine import (
     MissingSymbols,
     NvidiaApi,
     NvmlDevice,
+    Smoke,
+    SmokeKernel,
     absent,
     known,
     unknown,
@@ -380,6 +383,24 @@ def test_an_engine_that_only_a_systems_cudnn_has_is_a_mixture():
     machine = with_environment(machine, libraries=LoadPath(found=(cached,)))
     assert severity(machine, "cudnn-mismatch") == "error"
     assert "package that /usr/lib/x86_64" in finding(machine, "cudnn-mismatch").fixes[0].remedies[0].text
+
+
+def test_a_library_in_the_place_of_a_lost_file_is_no_mixture():
+    cudnn = "nvidia-cudnn-cu12"
+    machine = on_the_path("libcudnn_ops.so.9", version="9.14.0", packages={cudnn: "9.19.0.56"})
+    assert severity(machine, "cudnn-mismatch") == "error"
+    listed = machine.environment.value.distributions
+    gone = (DamagedFile("/venv/nvidia/cudnn/lib/libcudnn_ops.so.9", "missing"),)
+    cut = tuple(change(d, damaged=gone) if d.name == cudnn else d for d in listed.value)
+    assert severity(with_environment(machine, distributions=known(cut, listed.source)), "cudnn-mismatch") is None
+
+
+def test_a_mixture_that_computes_right_is_a_warning():
+    machine = on_the_path("libcudnn_ops.so.9", version="9.14.0", packages={"nvidia-cudnn-cu12": "9.19.0.56"})
+    right = Smoke("quick", kernels=(SmokeKernel("convolution", "cuda:0", "float16"),))
+    assert severity(change(machine, smoke=right), "cudnn-mismatch") == "warning"
+    failed = change(right, kernels=(*right.kernels, SmokeKernel("convolution", "cuda:0", "float32", status="error")))
+    assert severity(change(machine, smoke=failed), "cudnn-mismatch") == "error"
 
 
 def test_sublibraries_without_kernels_for_the_gpu_are_taken_off_the_path():

@@ -64,19 +64,20 @@ def framework_cuda_libs_missing(situation: Situation) -> Verdicts:
         ]
         lacking = [group[0] for group in groups if all(one.missing for one in group)]
         missing = _that_matter(situation, lacking, whole=len(lacking) == len(groups))
-        if not missing.keys() <= _told_of_the_framework(situation, package):
+        if not missing.keys() <= _told_elsewhere(situation, package):
             needed = _essential(situation, lacking)
             essential = len(lacking) == len(groups) or not needed.isdisjoint(missing)
             severity: Severity = "error" if essential and made_for_gpus(package, extensions) else "warning"
             yield _not_loaded(situation, lacking, missing, severity)
 
 
-def _told_of_the_framework(situation: Situation, package: str) -> frozenset[str]:
-    """Libraries that its framework does not find: another check reports them, with the places where the framework
-    looks."""
+def _told_elsewhere(situation: Situation, package: str) -> frozenset[str]:
+    """Libraries that its framework does not find, with the places where it looks, and those that torch has lost:
+    other checks report them."""
     framework = framework_of(situation, package)
     files = framework.files if framework else None
-    return frozenset((files.not_found.value if files else None) or ())
+    lost = (posixpath.basename(file.path) for file in (situation.torch.damaged if situation.torch else ()))
+    return frozenset((*((files.not_found.value if files else None) or ()), *lost))
 
 
 def _is_of_another_torch(situation: Situation, package: str) -> bool:

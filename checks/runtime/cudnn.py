@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
@@ -89,7 +90,9 @@ def cudnn_mismatch(situation: Situation) -> Verdicts:
 def _replaced(situation: Situation) -> Verdicts:
     """A cuDNN from elsewhere that torch's own cannot work with, whole or in part."""
     wanted = wanted_version(situation, "nvidia-cudnn")
-    foreign = family_in_the_way(situation, "libcudnn")
+    # Where the wheel has lost its file, another one is found in its place; the damage is told elsewhere.
+    lost = {posixpath.basename(file.path) for one in _installed(situation) for file in one.lost}
+    foreign = tuple(one for one in family_in_the_way(situation, "libcudnn") if one.name not in lost)
     missing = next(missing_symbols(situation, "libcudnn"), None)
     lacking = next((one for one in foreign if missing and one.path in (missing.path, missing.needed_by)), None)
     other = next((one for one in foreign if wanted and one.version and _incompatible(one.version, wanted)), None)
@@ -106,14 +109,25 @@ def _replaced(situation: Situation) -> Verdicts:
     )
     # What torch was compiled against may be older than what it pins.
     sure: Confidence = "certain" if lacking or whole else "likely"
+    works = not whole and _convolves(situation)
+    effect = (
+        "Convolutions computed right here, others may fail." if works else "Convolutions fail or end the process."
+    )
     problem = _cudnn(
-        f"torch loads {what} ({library.via}), {reason}{why}. Convolutions fail or end the process.",
+        f"torch loads {what} ({library.via}), {reason}{why}. {effect}",
         library.version or library.path,
         wanted or "the cuDNN of torch",
         shadow_evidence(situation, library, wanted),
         clear_the_way(situation, library),
     )
-    yield replace(problem, confidence=sure)
+    yield replace(problem, confidence=sure, severity="warning" if works else "error")
+
+
+def _convolves(situation: Situation) -> bool:
+    """Whether torch computed a convolution on a GPU, and computed it right."""
+    kernels = situation.machine.kernels
+    results = {one.status for one in kernels if one.name == "convolution" and one.device.startswith("cuda")}
+    return results == {"pass"}
 
 
 def _mixed(situation: Situation, foreign: tuple[Library, ...], own: str) -> Library | None:

@@ -27,6 +27,7 @@ _OF_ANOTHER_TORCH = (
     r"undefined symbol|operator torch(?:vision|audio)::\w+ does not exist|different CUDA versions|"
     r"lib(?:torch|c10)\w*\.so: cannot open"
 )
+_DENIED = re.compile(r"Permission denied|Read-only file system")
 
 
 def shadowed(case: Case) -> ImportFault | None:
@@ -204,6 +205,10 @@ def file_of_nobody(case: Case) -> ImportFault | None:
     own = case.path and innermost is not None and innermost.path.startswith(f"{case.path}/")
     if innermost is None or innermost.owner or own or case.trial.signal:
         return None
+    if not innermost.path.endswith(".py") and (denied := _DENIED.search(case.text)):
+        why = f"This user may not write to {innermost.path} ({denied[0]})."
+        text = f"Let it write there, or lead {case.module} to another folder: export HOME=FOLDER"
+        return ImportFault(why, (by_hand("Give this user a home folder that it can write to", text),))
     text = f"Repair, rename or remove {innermost.path}: it runs whenever {case.module} is imported here."
     why = f"The error comes from {innermost.path}, which no installed package brought."
     return ImportFault(why, (by_hand(f"Repair {innermost.path}", text),))
