@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gpudoctor.finding import ReinstallPackage, RemovePackage, ReplacePackage
+from gpudoctor.finding import Manual, ReinstallPackage, RemovePackage, ReplacePackage
 from gpudoctor.frameworks.torch.probes.import_failure import with_suspects
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import (
@@ -122,6 +122,16 @@ def test_the_owner_of_the_file_that_fails_is_installed_again(
     assert problems(machine) == [FAILS]
     assert remedies(machine, FAILS) == [fix]
     assert file.rpartition("/")[2] in finding(machine, FAILS).message
+
+
+def test_a_home_folder_that_the_user_may_not_write_to_is_no_file_to_repair(tmp_path: Path) -> None:
+    lines = "import pathlib\nraise PermissionError(13, 'Permission denied', '/nonexistent')\n"
+    write_jax(venv(tmp_path), **{"jax/version.py": lines})
+    machine = examined(tmp_path)
+    assert problems(machine) == [FAILS]
+    (step,) = finding(machine, FAILS).fixes[0].remedies
+    assert isinstance(step, Manual)
+    assert "export HOME=" in step.text
 
 
 def test_an_emptied_file_that_the_import_needs_is_one_problem(tmp_path: Path) -> None:

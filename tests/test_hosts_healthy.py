@@ -368,6 +368,29 @@ def a_mig_slice_in_a_container_of_which_only_the_list_was_recorded(host: Host) -
 
 
 @setup
+def a_real_h100_in_a_micro_vm(host: Host) -> Host:
+    """Recorded on 2026-11-27: 15 kernels of level quick and 82 of level standard computed right there."""
+    host.ubuntu(kernel="6.18.44-fc-v657-gpu").nvidia_gpu("2330", "0000:00:06.0", pci_class="0x030200").docker()
+    host.nvidia_driver("580.159.04").torch("2.11.0+cu130")
+    query = (
+        "==============NVSMI LOG==============\n\n"
+        "Driver Version                                         : 580.159.04\n"
+        "CUDA Version                                           : 13.0\n\n"
+        "Attached GPUs                                          : 1\nGPU 00000000:00:06.0\n"
+        "    Product Name                                       : NVIDIA H100 80GB HBM3\n"
+        "    MIG Mode\n"
+        "        Current                                        : Disabled\n"
+        "        Pending                                        : Disabled\n"
+        "    GPU UUID                                           : GPU-18181818-1818-1818-1818-181818181818\n"
+        "    FB Memory Usage\n"
+        "        Total                                          : 81559 MiB\n"
+        "        Used                                           : 0 MiB\n"
+    )
+    listed = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-18181818-1818-1818-1818-181818181818)\n"
+    return host.command("nvidia-smi -q", query).command("nvidia-smi -L", listed)
+
+
+@setup
 def hybrid_laptop_whose_graphics_have_no_kfd_node(host: Host) -> Host:
     host.ubuntu(kernel="6.14.0-27-generic").nvidia_gpu("28e0").nvidia_driver("580.95.05")
     host.amd_gpu("15bf", 110003, "0000:65:00.0", simds=24).remove("/dev/kfd").json["nodes"].pop("/dev/kfd")
