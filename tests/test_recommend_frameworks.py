@@ -13,7 +13,8 @@ from gpudoctor.cli import gpudoctor
 
 
 def run(framework: str, *arguments: str) -> tuple[int, dict[str, Any]]:
-    command = ["recommend", "--framework", framework, "--format", "json", "--python-version", "3.12", *arguments]
+    command = ["recommend", "--framework", framework, "--format", "json", "--python-version", "3.12"]
+    command += ["--container", "none", *arguments]
     result = CliRunner().invoke(gpudoctor, command, standalone_mode=False)
     if result.exception is not None:
         raise result.exception

@@ -16,6 +16,7 @@ UNKNOWN = "and remove it from the shell, unit or job that sets it"
 def shown(folder: Path, prefix: Path, **variables: str) -> str:
     environ = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "XDG_STATE_HOME": str(folder), **variables}
     target = ("--level", "static", "--python", str(prefix), "--gpu", "RTX 4090", "--driver", "580.65.06")
+    target += ("--container", "none")  # in one, its start command would be meant
     return " ".join(gpudoctor("check", *target, environ=environ, cwd=folder).stdout.split())
 
 
