@@ -32,13 +32,12 @@ def environment_broken(situation: Situation) -> Verdicts:
     From files. The interpreter of a venv is a link to a Python, which may have been removed; it may lead to another
     version than the one that the folder of packages is for (lib/python3.11); pyvenv.cfg, which makes a folder a venv,
     may be gone, or name another Python than that link; the interpreter may be no program, or one for another
-    processor, or the venv one of Windows; PYTHONHOME may name a folder without the
-    standard library of this version; and a .pth file that is not UTF-8, as PowerShell's `>` writes it, ends every
-    start of Python. Without its pyvenv.cfg a folder with
-    bin/activate is no environment. Where the import of torch worked, nothing of this was a fault. It is a warning if
-    the shell counts a folder as the active environment that is gone, and the Python found in its place has nothing
-    for GPUs (else a note). It is a note if only `pip` starts the Python of another folder, as in a copied venv: it
-    installs there, or not at all.
+    processor, or the venv one of Windows; PYTHONHOME may name a folder without the standard library of this version;
+    and a .pth file that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without its
+    pyvenv.cfg a folder with bin/activate is no environment. Where the import of torch worked, nothing of this was a
+    fault. It is a warning if the shell counts a folder as the active environment that is gone, and the Python found
+    in its place has nothing for GPUs (else a note). It is a note if only `pip` starts the Python of another folder,
+    as in a copied venv: it installs there, or not at all.
 
     ## Fix safety
     The venv is made again around its packages, which stay. PYTHONHOME is unset: each Python finds its own library.

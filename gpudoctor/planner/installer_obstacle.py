@@ -31,10 +31,9 @@ def installer_obstacle(
         return f"{_set(settings, 'prefix')} makes {place.tool} install elsewhere: remove it"
     if why := excluded(situation, wanted):
         return why
-    no_source = settings.no_index and not settings.find_links
-    return (
-        f"{_set(settings, 'no_index')} forbids every index, and no find-links is set: remove it" if no_source else ""
-    )
+    if settings.no_index and not settings.find_links:
+        return f"{_set(settings, 'no_index')} forbids every index, and no find-links is set: remove it"
+    return ""
 
 
 def project_obstacle(place: Place, situation: Situation, wanted: Iterable[PackageSpec], index: str) -> str:

@@ -45,6 +45,12 @@ def _of_home(host: Host, layout: Layout, home: str) -> Iterator[StartFault]:
         yield StartFault(kind="no-library", path=folder, python=python)
 
 
+def _may_be_a_program(host: Host, path: str) -> bool:
+    """Whether the kernel may start the file; one that cannot be read may be any."""
+    head = host.data(path, 4).value
+    return head is None or head.startswith((b"\x7fELF", b"#!"))
+
+
 def _of_interpreter(host: Host, layout: Layout, foreign: str) -> Iterator[StartFault]:
     prefix = posixpath.dirname(posixpath.dirname(layout.interpreter))
     home = layout.config.get("home", "")
@@ -59,11 +65,7 @@ def _of_interpreter(host: Host, layout: Layout, foreign: str) -> Iterator[StartF
         if real is None and host.stat(layout.interpreter).absent:
             *_, target = along_links(host, layout.interpreter)
             yield _fault(host, layout, "interpreter-gone", layout.prefix, folders[:1], target)
-        elif (
-            (head := host.data(layout.interpreter, 4).value) is not None
-            and head[:4] != b"\x7fELF"
-            and head[:2] != b"#!"
-        ):
+        elif not _may_be_a_program(host, layout.interpreter):
             yield _fault(host, layout, "interpreter-no-program", layout.prefix, folders[:1], "no program")
         elif named and folders and named[1] not in [version.rstrip("t") for version in folders]:
             yield _fault(host, layout, "interpreter-other", layout.prefix, folders[:1], f"Python {named[1]}")
