@@ -142,6 +142,25 @@ def test_a_text_that_names_no_gpu_tells_whose_it_is_about(text: str, slug: str) 
     assert first(text).slug == slug
 
 
+@pytest.mark.parametrize(
+    ("text", "slug"),
+    [
+        ("I have an Intel Arc A770 and torch.cuda.is_available() returns False.", "no-gpu"),
+        ("torch.cuda.is_available() returns False. My laptop has Iris Xe graphics.", "no-gpu"),
+        ("RuntimeError: No CUDA GPUs are available. My laptop has Intel Iris Xe graphics", "no-gpu"),
+        ("Intel Core i7, RTX 3060: RuntimeError: No CUDA GPUs are available. I am lost", "cuda-visible-devices"),
+        ("Intel UHD 770 and an RTX 3090. RuntimeError: No CUDA GPUs are available", "cuda-visible-devices"),
+    ],
+)
+def test_what_a_person_says_in_the_line_of_a_message_counts(text: str, slug: str) -> None:
+    assert first(text).slug == slug
+
+
+def test_a_mac_in_few_words_is_no_broken_linux() -> None:
+    assert not problems("i have a mac m2 and torch.cuda.is_available() is False")
+    assert problems("the mac address of my RTX 3060 machine changed and torch.cuda.is_available() is False")
+
+
 def test_the_vendor_of_the_gpu_decides_whose_nodes_are_closed() -> None:
     assert first(AMD + NO_GPU + "It works only with sudo.\n").slug == "amd-device-permission"
 

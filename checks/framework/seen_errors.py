@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts
@@ -321,10 +321,22 @@ def _is_message(situation: Situation, row: ErrorPattern, circumstance: ToldCircu
     pasted = situation.machine.pasted
     if not circumstance.alone or pasted is None or said.line not in pasted.error_lines:
         return False
-    told, quoted = re.search(circumstance.pattern, said.text.lower(), re.ASCII), re.search(row.pattern, said.text)
-    if told and quoted and (told.end() <= quoted.start() or quoted.end() <= told.start()):
+    told = re.search(circumstance.pattern, said.text.lower(), re.ASCII)
+    if told and not any(told.start() < end and start < told.end() for start, end in _quoted(situation, row, said)):
         return False
     return not re.search(circumstance.pattern, own_words_behind(said.text).lower(), re.ASCII)
+
+
+def _quoted(situation: Situation, row: ErrorPattern, said: Told) -> Iterator[tuple[int, int]]:
+    """Where in a sentence the message of its line stands, else its longest word: a person words the rest."""
+    if found := re.search(row.pattern, said.text):
+        yield found.span()
+        return
+    lines = situation.machine.pasted.error_lines if situation.machine.pasted else ()
+    for text in (text for text, line in zip(situation.machine.errors, lines, strict=False) if line == said.line):
+        if printed := re.search(row.pattern, text):
+            word = max(printed[0].split(), key=len)
+            yield from (place.span() for place in re.finditer(re.escape(word), said.text))
 
 
 def _of_driver(situation: Situation) -> str:

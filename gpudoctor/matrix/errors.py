@@ -44,7 +44,8 @@ sentence of their own."""
 _OWN_WORDS = re.compile(
     r"(?i).{8,300}?[a-z0-9)'\"`.!](?P<own>,? (?:-+ )?(?:because|since|after|when|whenever|but|although|even though"
     r"|as soon as|unless|until|while)\b"
-    r"(?=.*\b(?:i|i'm|i've|my|we|our|works?|worked|reboot(?:ed)?|restarted)\b).{8,400})"
+    r"(?=.*\b(?:i|i'm|i've|my|we|our|works?|worked|reboot(?:ed)?|restarted)\b).{8,400}"
+    r"|(?<=[.!?]) (?:i|i'm|i've|my|we|our)\b.{8,400})"
 )
 
 

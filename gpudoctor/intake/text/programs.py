@@ -91,8 +91,8 @@ _WINDOWS = late(
 _MACOS = late(
     r"(?i)\bmac ?os\b|\bos x\b|darwin-?\d|macosx_|/Users/[^/\s]+/(?:Library|Documents|miniconda"
     r"|anaconda|miniforge|\.venv|opt)|\bFile \"/Users/|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d"
-    r"|\bmac ?book|\bM[1-4] ?(?:mac|pro|max|ultra|chip)s?\b|(?<![a-z])mac(?=[\u4e00-\u9fff])"
-    r"|\bmy (?:\w+ )?mac\b(?! ?address)|\bmac (?:mini|studio)\b"
+    r"|\bmac ?book|\bM[1-5] ?(?:mac|pro|max|ultra|chip)s?\b|(?<![a-z])mac(?=[\u4e00-\u9fff])"
+    r"|\b(?:an?|my) (?:\w+ )?mac\b(?! ?address)|\bmac (?:mini|studio|m\d)\b"
 )
 _WSL = late(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/dxg|/mnt/[cd]/")
 
@@ -103,7 +103,7 @@ _SYSTEMS = (
     )),
     ("macos", _MACOS, (
         "mac", "Mac", "MAC", "arwin", "OS X", "os x", "Apple M", "mps", "/Users/",
-        *(f"{m}{n}" for m in "mM" for n in "1234"),
+        *(f"{m}{n}" for m in "mM" for n in "12345"),
     )),
     ("wsl", _WSL, ("WSL", "wsl", "/dev/dxg", "/mnt/")),
 )  # fmt: skip
