@@ -726,12 +726,13 @@ def test_two_pieces_of_a_log_may_be_of_one_boot() -> None:
     assert problems(f"{fell}\n{rebooted}") == []
 
 
-def test_no_build_for_rocm_is_offered_on_windows() -> None:
+def test_no_build_of_linux_is_offered_on_windows() -> None:
     python = "Python 3.10.9 (tags/v3.10.9:1dd9be6, Dec  6 2022, 20:01:21) [MSC v.1934 64 bit (AMD64)]"
     text = f"Radeon RX 6600\n{python}\nAssertionError: Torch not compiled with CUDA enabled\n"
     fixes = [fix for finding in findings(text) for fix in finding.fixes]
     assert problems(text) == ["torch-cpu-only"]
-    assert "rocm" not in str(fixes)
+    assert "+rocm" not in str(fixes) and "whl/rocm" not in str(fixes)
+    assert [fix.title for fix in fixes] == ["Install AMD's torch for Windows"]
 
 
 @pytest.mark.parametrize(

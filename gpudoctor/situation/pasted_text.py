@@ -37,6 +37,8 @@ _OF_SYSTEM = {"windows": r"^In Windows\b|\b[Ii]n Windows[,:]|\bwsl --", "macos":
 """What advice names that says what to do on another system, whatever else it names."""
 _ONLY_NO_GPU = ("torch-cpu-only", "framework-cpu-only", "no-gpu", "no-driver", "program-on-cpu")
 """What says no more than that no GPU is used."""
+_OTHER_TORCH = ("torch-cpu-only", "cuda-torch-on-amd")
+"""What another build of torch mends on each system."""
 _NO_DEVICE = ("cuda-visible-devices", "container-no-gpu", "container-toolkit-missing", "cuda-torch-on-amd")
 """What a runtime that finds no GPU may mean on Linux."""
 _USE_THE_CPU = by_hand(
@@ -55,6 +57,13 @@ _NEWER_DRIVER = (
     "In Windows, install the newest driver for the GPU (nvidia.com/drivers, or the vendor's app), and restart. "
     "WSL 2 and the containers of Docker Desktop use that driver, too; a newer CUDA toolkit does not replace it."
 )
+_AMDS_TORCH_FOR_WINDOWS = (
+    "The package index and PyTorch's own have no torch for AMD GPUs in Windows. AMD has one for the series RX 7000 and "
+    "RX 9000, the PRO cards of their time, and Ryzen AI: install the newest driver, then torch as rocm.docs.amd.com "
+    'says under "PyTorch via PIP installation" for Windows (it names the Python that it needs). For an older GPU '
+    "take a program with a backend for Vulkan or DirectML."
+)
+"""Source: rocm.docs.amd.com, ROCm on Radeon and Ryzen, Windows, install-pytorch (7.2)."""
 _ELSEWHERE = {
     "windows": "gpudoctor has no steps for Windows: install the newest driver with the vendor's installer, and "
     "the program's build for Windows (PyTorch's web site gives the command for PyTorch).",
@@ -88,8 +97,9 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
             other = by_hand("Use WSL2", _IN_WSL)
         elif text.foreign == "windows" and finding.slug == "driver-too-old":
             other = by_hand("Update the driver in Windows", _NEWER_DRIVER, "reboot")
-        elif text.foreign == "windows" and finding.slug == "torch-cpu-only" and _may_be_nvidia(situation):
-            other = _torch_for_windows(situation)
+        elif text.foreign == "windows" and finding.slug in _OTHER_TORCH:
+            amd = by_hand("Install AMD's torch for Windows", _AMDS_TORCH_FOR_WINDOWS)
+            other = _torch_for_windows(situation) if _may_be_nvidia(situation) else amd
         return replace(finding, fixes=fixes or (other,))
     return finding
 
