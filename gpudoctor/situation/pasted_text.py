@@ -58,10 +58,10 @@ _NEWER_DRIVER = (
     "WSL 2 and the containers of Docker Desktop use that driver, too; a newer CUDA toolkit does not replace it."
 )
 _AMDS_TORCH_FOR_WINDOWS = (
-    "The package index and PyTorch's own have no torch for AMD GPUs in Windows. AMD has one for the series RX 7000 and "
-    "RX 9000, the PRO cards of their time, and Ryzen AI: install the newest driver, then torch as rocm.docs.amd.com "
-    'says under "PyTorch via PIP installation" for Windows (it names the Python that it needs). For an older GPU '
-    "take a program with a backend for Vulkan or DirectML."
+    "The package index and PyTorch's own have no torch for AMD GPUs in Windows. AMD has one for the series RX 7000 "
+    "and RX 9000, the PRO cards of their time, and Ryzen AI: install the newest driver, then torch as "
+    'rocm.docs.amd.com says under "PyTorch via PIP installation" for Windows (it names the Python that it needs). '
+    "For an older GPU take a program with a backend for Vulkan or DirectML."
 )
 """Source: rocm.docs.amd.com, ROCm on Radeon and Ryzen, Windows, install-pytorch (7.2)."""
 _ELSEWHERE = {
