@@ -156,6 +156,12 @@ def test_what_a_person_says_in_the_line_of_a_message_counts(text: str, slug: str
     assert first(text).slug == slug
 
 
+def test_a_hosted_notebook_needs_a_gpu_to_be_chosen() -> None:
+    message = "RuntimeError: No CUDA GPUs are available\n"
+    assert first(f"I run the notebook in Google Colab.\n{message}").slug == "job-without-gpu"
+    assert first(f"It works in Google Colab, but not on my PC.\n{message}").slug == "cuda-visible-devices"
+
+
 def test_a_mac_in_few_words_is_no_broken_linux() -> None:
     assert not problems("i have a mac m2 and torch.cuda.is_available() is False")
     assert problems("the mac address of my RTX 3060 machine changed and torch.cuda.is_available() is False")
