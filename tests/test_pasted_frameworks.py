@@ -201,3 +201,23 @@ def test_a_status_of_cublas_is_nvidias_where_nothing_names_amd() -> None:
 def test_a_library_of_a_toolkits_folder_is_no_fault_of_torch(path: str, of_toolkit: bool) -> None:
     found = judgement(f"OSError: {path}: cannot open shared object file: No such file or directory").findings
     assert [one.slug for one in found if "CUDA_HOME" in str(one.fixes)] == ["cuda-toolkit-missing"] * of_toolkit
+
+
+@pytest.mark.parametrize(
+    ("text", "for_amd"),
+    [
+        ("docker run --gpus=all ollama/ollama:0.4.0-rocm does not use my A100", True),
+        ("docker run --gpus all rocm/pytorch finds no GPU, it is an NVIDIA A100", True),
+        ("docker run --gpus=all ollama/ollama:0.4.0 does not use my A100", False),
+        ("docker run --device /dev/kfd ollama/ollama:rocm does not use my Radeon RX 7900 XTX, nor NVIDIA's", False),
+        ("I moved from ollama/ollama:rocm to a new box with --gpus=all, and the A100 works", False),
+    ],
+)
+def test_an_image_for_amd_finds_no_gpu_of_nvidia(text: str, for_amd: bool) -> None:
+    told = [one for one in judgement(text).findings if "image for CUDA" in str(one.fixes)]
+    assert [one.slug for one in told] == ["program-on-cpu"] * for_amd
+
+
+def test_a_text_is_not_about_what_its_commands_bring_along() -> None:
+    told = first("pip install cuml-cu12\npip uninstall -y cupy-cuda11x\nimport cuml fails:\n" + _NO_NVRTC)
+    assert "Install all of RAPIDS" in str(told.fixes[0].remedies)
