@@ -67,6 +67,24 @@ def test_a_part_that_its_wheel_lists_and_that_is_gone_is_missed(tmp_path, lost, 
     assert read_again(tmp_path, site, ("cuda_bindings", "12.9.4"), {}, {}).not_found.value == missed
 
 
+@pytest.mark.parametrize(
+    ("release", "cut", "missed"),
+    [("9.10.2.21", False, False), ("9.10.2.21", True, False), ("9.1.0.70", False, True), ("", False, True)],
+)
+def test_a_part_that_the_load_path_has_in_the_same_release_is_not_missed(tmp_path, release, cut, missed):
+    part, whole = "libcudnn_ops.so.9", shared_library(needed=("libc.so.6",))
+    site, other = write_venv(tmp_path / "venv"), write_venv(tmp_path / "other")
+    files = {f"nvidia/cudnn/lib/{name}": whole for name in ("libcudnn.so.9", part)}
+    write_distribution(site, "nvidia_cudnn_cu12", "9.10.2.21", files=files)
+    if release:
+        write_distribution(other, "nvidia_cudnn_cu12", release, files=files)
+    gone = site / "nvidia/cudnn/lib" / part
+    gone.write_bytes(whole[: len(whole) // 4]) if cut else gone.unlink()
+    variables = {"LD_LIBRARY_PATH": str(other / "nvidia/cudnn/lib")}
+    lacking = read_again(tmp_path / "venv", site, TENSORFLOW, {}, variables).not_found.value
+    assert (part in lacking) is missed
+
+
 @pytest.mark.parametrize(("package", "overrules"), [(TENSORFLOW, True), (("jax", "0.12.0.1"), False)])
 def test_a_variable_comes_before_the_wheels_of_tensorflow_and_not_of_jax(tmp_path, package, overrules):
     other = tmp_path / "other/lib/python3.12/site-packages"
