@@ -178,13 +178,16 @@ _NOT_BUILT = "AttributeError: module 'faiss' has no attribute 'StandardGpuResour
         ),
         (_NOT_BUILT, "faiss-gpu"),
         ("llama-cpp-python does not use my GPU at all", "GGML_CUDA=on"),
+        ("vLLM on an RTX 5090\n" + _NO_KERNEL, "vllm=="),
+        ("docker run --gpus all vllm/vllm-openai:v0.8 on an RTX 5090\n" + _NO_KERNEL, ""),
+        ("vllm and faiss on an RTX 5090\n" + _NO_KERNEL, ""),
         ("Faiss assertion 'err == CUBLAS_STATUS_SUCCESS' failed; details: cublas failed (13)", "faiss-gpu"),
     ],
 )
 def test_what_many_programs_print_is_mended_with_the_build_of_the_one_that_the_text_is_about(text: str, wanted: str):
     found = first(text).fixes[0]
     words = f"{found.title} {getattr(found.remedies[0], 'text', '')}"
-    every = ("paddlepaddle-gpu", "whl/cu130", "faiss-gpu", "GGML_CUDA=on")
+    every = ("paddlepaddle-gpu", "whl/cu130", "faiss-gpu", "GGML_CUDA=on", "vllm==")
     assert [word for word in every if word in words] == ([wanted] if wanted else [])
 
 

@@ -259,7 +259,9 @@ def _fixes(
     open_vendor = row.slug == _CPU_FRAMEWORK and fault.vendor is None
     exact = () if open_vendor else fixes_of_framework(situation, row, text, fault.gpus)
     if program:
-        return (*fixes_of_program(situation, program, text, fault.gpus), *first)
+        build = fixes_of_program(situation, program, text, fault.gpus)
+        apart = any(not one.of_torch for one in better.values())  # an image or a bundle, which no installer mends
+        return (*first, *build) if apart else (*build, *first)
     if exact and (row.slug == _CPU_FRAMEWORK or fault.vendor == "amd"):
         last = ()  # the row's own words name the builds in general, or those for CUDA
     if causes[:1] == (PACKAGE_FOR_CUDA,) and row.slug != PACKAGE_FOR_CUDA:
