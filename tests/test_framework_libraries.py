@@ -349,6 +349,7 @@ def test_a_package_named_for_another_cuda_gives_way_to_the_one_for_the_cuda_of_t
     [
         ("2.8.0", ("torch<2.9.0,>=2.8.0",), True),
         ("2.8.1", ("torch==2.8.*",), True),
+        ("2.8.0", ("torch<2.9.0,>=2.8.0; sys_platform == 'linux'", "torch<2.9,>=2.8; sys_platform == 'win32'"), True),
         ("2.8.0", ("torch>=2.8",), False),
         ("0.18.0", ("torch>=2.3.0",), False),
         ("2.8.0", (), False),

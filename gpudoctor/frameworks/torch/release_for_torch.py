@@ -107,10 +107,10 @@ def _numbered_as_torch(package: Distribution, release: str) -> str:
     torch-tensorrt 2.8.0 requires torch >=2.8.0,<2.9.0."""
     asked = [what.specifier for line in package.requires if (what := parsed(line)) and what.name == "torch"]
     first, second = minor(package.version)
-    admitted = [
+    admitted = {
         number for number in range(second + 3) for one in asked if package_matches(one, f"{first}.{number}.0")
-    ]
-    return "=={}.{}.*".format(*minor(release)) if admitted == [second] else ""
+    }
+    return "=={}.{}.*".format(*minor(release)) if admitted == {second} else ""
 
 
 def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> str:
