@@ -67,6 +67,24 @@ def test_a_part_that_its_wheel_lists_and_that_is_gone_is_missed(tmp_path, lost, 
     assert read_again(tmp_path, site, ("cuda_bindings", "12.9.4"), {}, {}).not_found.value == missed
 
 
+@pytest.mark.parametrize(
+    ("release", "cut", "missed"),
+    [("9.10.2.21", False, False), ("9.10.2.21", True, False), ("9.1.0.70", False, True), ("", False, True)],
+)
+def test_a_part_that_the_load_path_has_in_the_same_release_is_not_missed(tmp_path, release, cut, missed):
+    part, whole = "libcudnn_ops.so.9", shared_library(needed=("libc.so.6",))
+    site, other = write_venv(tmp_path / "venv"), write_venv(tmp_path / "other")
+    files = {f"nvidia/cudnn/lib/{name}": whole for name in ("libcudnn.so.9", part)}
+    write_distribution(site, "nvidia_cudnn_cu12", "9.10.2.21", files=files)
+    if release:
+        write_distribution(other, "nvidia_cudnn_cu12", release, files=files)
+    gone = site / "nvidia/cudnn/lib" / part
+    gone.write_bytes(whole[: len(whole) // 4]) if cut else gone.unlink()
+    variables = {"LD_LIBRARY_PATH": str(other / "nvidia/cudnn/lib")}
+    lacking = read_again(tmp_path / "venv", site, TENSORFLOW, {}, variables).not_found.value
+    assert (part in lacking) is missed
+
+
 @pytest.mark.parametrize(("package", "overrules"), [(TENSORFLOW, True), (("jax", "0.12.0.1"), False)])
 def test_a_variable_comes_before_the_wheels_of_tensorflow_and_not_of_jax(tmp_path, package, overrules):
     other = tmp_path / "other/lib/python3.12/site-packages"
@@ -293,3 +311,49 @@ def test_a_library_that_only_a_part_of_a_package_needs_and_torch_brought_is_sile
     listed = tuple(change(one, requires=pins) if one.name == "torch" else one for one in there)
     machine = with_environment(machine, distributions=known(listed, "/site"), extensions=(whole, part))
     assert severity(machine, "framework-cuda-libs-missing") is None
+
+
+@pytest.mark.parametrize(("version", "first"), [("3.24.0", "ctranslate2==4.8.5"), ("4.8.5", "nvidia-cublas-cu12")])
+def test_a_release_for_a_cuda_that_has_ended_is_replaced_by_the_newest_one_with_its_libraries(version, first):
+    lacking = "libcublas.so.11" if version < "4" else "libcublas.so.12"
+    files = FrameworkFiles("ctranslate2", version=version, build="ctranslate2", source="/s")
+    files = change(files, not_found=known((lacking,), "/s"))
+    machine = patient(files, {"ctranslate2": version})
+    steps = found(machine, "framework-libraries-not-found")[0].fixes[0].remedies
+    wanted = [f"{one.name}{one.specifier}" for one in steps if isinstance(one, ReplacePackage)]
+    assert wanted[0] == first and wanted[-1] == "nvidia-cublas-cu12"
+
+
+def needing(package: str, version: str, requires: tuple[str, ...]):
+    """A package beside torch for CUDA 13 that was compiled for another CUDA, and asks for these packages."""
+    machine = nvidia_machine(torch=torch("2.13.0+cu130"), packages={package: version, "librmm-cu12": "26.10.0"})
+    listed = tuple(
+        change(one, requires=requires) if one.name == package else one
+        for one in machine.environment.value.distributions.value
+    )
+    lacking = (MissingLibrary("libcudart.so.12"),)
+    code = Extension(package, version, f"/site/{package}/_C.so", sass=("sm_89",), of_torch=True, missing=lacking)
+    code = change(code, needs=("libcudart.so.12",))
+    machine = with_environment(machine, distributions=known(listed, "/site"), extensions=(code,))
+    return found(machine, "framework-cuda-libs-missing")[0].fixes[0].remedies[0].text
+
+
+def test_a_package_named_for_another_cuda_gives_way_to_the_one_for_the_cuda_of_torch():
+    text = needing("solver-cu12", "26.10.0", ("libsolver-cu12==26.10.*", "numpy"))
+    assert "pip uninstall -y solver-cu12 libsolver-cu12`, then `pip install solver-cu13`" in text
+    assert "cu13" not in needing("spconv-cu120", "2.3.6", ())
+
+
+@pytest.mark.parametrize(
+    ("version", "asked", "alike"),
+    [
+        ("2.8.0", ("torch<2.9.0,>=2.8.0",), True),
+        ("2.8.1", ("torch==2.8.*",), True),
+        ("2.8.0", ("torch<2.9.0,>=2.8.0; sys_platform == 'linux'", "torch<2.9,>=2.8; sys_platform == 'win32'"), True),
+        ("2.8.0", ("torch>=2.8",), False),
+        ("0.18.0", ("torch>=2.3.0",), False),
+        ("2.8.0", (), False),
+    ],
+)
+def test_a_package_with_the_number_of_the_torch_that_it_takes_is_installed_with_that_of_torch(version, asked, alike):
+    assert ("pip install 'torch-tensorrt==2.13.*'" in needing("torch-tensorrt", version, asked)) is alike

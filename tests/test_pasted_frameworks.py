@@ -156,3 +156,71 @@ _NO_CUDART = "ImportError: libcudart.so.12: cannot open shared object file: No s
 def test_a_library_is_missed_by_the_package_whose_frame_stands_above(frame: str, of_cupy: bool):
     told = first(f"Traceback (most recent call last):\n{frame}\n    from . import core\n{_NO_CUDART}\n")
     assert ("cupy-cuda12x[ctk]" in told.fixes[0].title) == of_cupy
+
+
+_NO_KERNEL = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
+_NO_NVRTC = "OSError: libnvrtc.so.12: cannot open shared object file: No such file or directory"
+_NOT_BUILT = "AttributeError: module 'faiss' has no attribute 'StandardGpuResources'"
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("PaddleOCR on my RTX 5080\n" + _NO_KERNEL, "paddlepaddle-gpu"),
+        ("PaddleOCR on my RTX 5080\ntorch 2.9.1+cu128\n" + _NO_KERNEL, ""),
+        ("PaddleOCR or faiss on my RTX 5080?\n" + _NO_KERNEL, ""),
+        ("My paddle steamer\n" + _NO_KERNEL, "paddlepaddle-gpu"),
+        ("SGLang does not start\nsgl_kernel is imported\n" + _NO_NVRTC, "whl/cu130"),
+        ('Traceback:\n  File "/v/site-packages/sgl_kernel/ops.py", line 3, in f\n' + _NO_KERNEL, "whl/cu130"),
+        (
+            'sgl-kernel\n  File "/v/site-packages/torch/_ops.py", line 3, in f\n' + _NO_NVRTC.replace("OS", "Import"),
+            "",
+        ),
+        (_NOT_BUILT, "faiss-gpu"),
+        ("llama-cpp-python does not use my GPU at all", "GGML_CUDA=on"),
+        ("vLLM on an RTX 5090\n" + _NO_KERNEL, "vllm=="),
+        ("docker run --gpus all vllm/vllm-openai:v0.8 on an RTX 5090\n" + _NO_KERNEL, ""),
+        ("vllm and faiss on an RTX 5090\n" + _NO_KERNEL, ""),
+        ("Faiss assertion 'err == CUBLAS_STATUS_SUCCESS' failed; details: cublas failed (13)", "faiss-gpu"),
+    ],
+)
+def test_what_many_programs_print_is_mended_with_the_build_of_the_one_that_the_text_is_about(text: str, wanted: str):
+    found = first(text).fixes[0]
+    words = f"{found.title} {getattr(found.remedies[0], 'text', '')}"
+    every = ("paddlepaddle-gpu", "whl/cu130", "faiss-gpu", "GGML_CUDA=on", "vllm==")
+    assert [word for word in every if word in words] == ([wanted] if wanted else [])
+
+
+def test_a_status_of_cublas_is_nvidias_where_nothing_names_amd() -> None:
+    status = "ExternalError: Cublas error, CUBLAS_STATUS_EXECUTION_FAILED at (blas_impl.cu.h:34)"
+    assert first(status).slug == "ld-library-path-shadow"
+    assert first(f"AMD Radeon RX 7900 XTX\n{status}").slug == "hipblaslt-unsupported-arch"
+
+
+@pytest.mark.parametrize(
+    ("path", "of_toolkit"),
+    [("/usr/local/cuda-9.0/nvvm/lib64/libnvvm.so", True), ("libnuma.so.1", False), ("/v/lib/libnuma.so.1", False)],
+)
+def test_a_library_of_a_toolkits_folder_is_no_fault_of_torch(path: str, of_toolkit: bool) -> None:
+    found = judgement(f"OSError: {path}: cannot open shared object file: No such file or directory").findings
+    assert [one.slug for one in found if "CUDA_HOME" in str(one.fixes)] == ["cuda-toolkit-missing"] * of_toolkit
+
+
+@pytest.mark.parametrize(
+    ("text", "for_amd"),
+    [
+        ("docker run --gpus=all ollama/ollama:0.4.0-rocm does not use my A100", True),
+        ("docker run --gpus all rocm/pytorch finds no GPU, it is an NVIDIA A100", True),
+        ("docker run --gpus=all ollama/ollama:0.4.0 does not use my A100", False),
+        ("docker run --device /dev/kfd ollama/ollama:rocm does not use my Radeon RX 7900 XTX, nor NVIDIA's", False),
+        ("I moved from ollama/ollama:rocm to a new box with --gpus=all, and the A100 works", False),
+    ],
+)
+def test_an_image_for_amd_finds_no_gpu_of_nvidia(text: str, for_amd: bool) -> None:
+    told = [one for one in judgement(text).findings if "image for CUDA" in str(one.fixes)]
+    assert [one.slug for one in told] == ["program-on-cpu"] * for_amd
+
+
+def test_a_text_is_not_about_what_its_commands_bring_along() -> None:
+    told = first("pip install cuml-cu12\npip uninstall -y cupy-cuda11x\nimport cuml fails:\n" + _NO_NVRTC)
+    assert "Install all of RAPIDS" in str(told.fixes[0].remedies)

@@ -67,7 +67,9 @@ def circumstance_told(situation: Situation) -> Verdicts:
             saw=said.text,
             confidence="possible",
             evidence=(Evidence("told", said.text, f"text, line {said.line}"),),
-            fixes=_of_these_nodes(situation, row) or (*_named_builds(situation, row), fix_of(row, situation)),
+            fixes=_of_these_nodes(situation, row)
+            or _of_the_program(situation, row, said)
+            or (*_named_builds(situation, row), fix_of(row, situation)),
             refs=row.refs,
             possible_causes=(row.slug,),
             fallback=row.slug == "no-driver",
@@ -80,6 +82,16 @@ def _of_these_nodes(situation: Situation, row: ToldCircumstance) -> tuple[Fix, .
     if row.slug != NO_RIGHTS or _USER not in row.workaround or kfd is None or kfd.mode is None:
         return ()
     return access_fixes(situation, "amd", (kfd,))
+
+
+def _of_the_program(situation: Situation, row: ToldCircumstance, said: Told) -> tuple[Fix, ...]:
+    """The build of the program that the text is about, where the words do not tell which it is."""
+    if not row.any_program:
+        return ()
+    from gpudoctor.frameworks.named_program import fixes_of_program, program_of
+
+    program = program_of(situation, said.text)
+    return fixes_of_program(situation, program, said.text, ()) if program else ()
 
 
 def _named_builds(situation: Situation, row: ToldCircumstance) -> tuple[Fix, ...]:

@@ -12,6 +12,7 @@ from gpudoctor.frameworks.other_frameworks import finding_of, on_the_loaders_pat
 from gpudoctor.frameworks.torch.nvidia_wheels import FIRST_WITHOUT_SUFFIX, distribution_of, family_of, without_cuda
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
 from gpudoctor.machine import Distribution, Library, MissingSymbols
+from gpudoctor.matrix.rows.packages import FrameworkBuild
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
@@ -64,6 +65,7 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
             slug="framework-cuda-libs-missing",
             fixes=(
                 *for_the_cuda_here(situation, one),
+                *_newer_release(situation, one),
                 *beside_torch(
                     situation,
                     one,
@@ -116,10 +118,33 @@ def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str,
     return whole or by_hand(f"Install CUDA {one.cuda}", text, "replaces")
 
 
-def _from_wheels(situation: Situation, one: InstalledFramework, lacking: tuple[str, ...]) -> Fix | None:
-    """NVIDIA's wheels with these libraries, for a framework that does not look into them by itself."""
+def _newer_release(situation: Situation, one: InstalledFramework) -> Iterator[Fix]:
+    """Of a release for a CUDA whose releases have ended: the newest one, with the libraries that it opens."""
+    from gpudoctor.frameworks.gpu_builds import builds_for, release_for, runs_here
+
+    if one.build is None or one.build.install or one.build.instructions or one.distribution is None:
+        return
+    for build in builds_for(situation, one.name, situation.usable_of("nvidia")):
+        version = release_for(situation, build) if build.install == one.distribution.name else None
+        newer = figures(build.cuda or "0") > figures(one.build.cuda or "0")
+        if version is None or not newer or not runs_here(situation, build):
+            continue
+        path = situation.machine.load_path
+        lacking = tuple(name for name in build.opens if not path.first(name))
+        wheels = _from_wheels(situation, one, lacking, build) if lacking and build.looks == "loader" else None
+        why = f"it is built for CUDA {build.cuda}"
+        new = ReplacePackage(build.install, f"=={version}", extra=build.extra, why=why)
+        yield Fix(f"Install {one.title} {version}", (new, *(wheels.remedies if wheels else ())))
+        return
+
+
+def _from_wheels(
+    situation: Situation, one: InstalledFramework, lacking: tuple[str, ...], build: FrameworkBuild | None = None
+) -> Fix | None:
+    """NVIDIA's wheels with these libraries, for a framework that does not look into them by itself; `build`: for
+    that one of it."""
     bases = dict.fromkeys(map(distribution_of, lacking))
-    major = (one.cuda or "").partition(".")[0]
+    major = ((build.cuda if build else one.cuda) or "").partition(".")[0]
     sites = situation.environment.site_packages if situation.environment else ()
     if None in bases or not sites or not major or figures(major) >= FIRST_WITHOUT_SUFFIX:
         return None

@@ -47,6 +47,7 @@ from gpudoctor.situation.wsl import UPDATE_WINDOWS
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
+    from gpudoctor.matrix.rows.packages import ProgramBuild
 
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
@@ -130,10 +131,12 @@ def _lacks_no_code(situation: Situation, row: ErrorPattern) -> bool:
 def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     gpus, line = gpus_of(situation, row), telling_line(text, situation, row)
     vendor = vendor_of_messages(situation) or vendor_named(text)
+    program = _program(situation, row, text)
     elsewhere = row.slug in NO_CODE and has_code(situation, gpus)
     other = f" {build_name(situation.torch)} has code for it, so another library lacks it." if elsewhere else ""  # type: ignore[arg-type]
     named = _named(situation, row, gpus)
-    first = _EXTENSION if elsewhere else named
+    first = _EXTENSION if elsewhere or (program and row.slug in NO_CODE) else named
+    named = first if program else named
     causes, circumstances = _causes(situation, row, text, first, vendor)
     open_ = (row.slug == CRASH or causes[:1] != (first,)) and bool(causes) and not elsewhere
     place = f"On {called(gpus)}: " if gpus else ""
@@ -152,10 +155,10 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
         "confidence": "possible" if elsewhere or (open_ and not set_here) else "likely",
         "evidence": (Evidence("error", line, situation.machine.source_of_error(text)),),
         "fixes": (FIND_THE_LIBRARY,)
-        if elsewhere
+        if elsewhere and not program
         else (
             *((_show(hiding),) if hiding else ()),
-            *_fixes(situation, row, text, fault, causes, circumstances),
+            *_fixes(situation, row, text, fault, causes, circumstances, program),
         ),
         "refs": row.refs,
         "possible_causes": causes,
@@ -191,6 +194,20 @@ def _causes(
     return _with_told(row, causes, circumstances), circumstances
 
 
+def _program(situation: Situation, row: ErrorPattern, text: str) -> ProgramBuild | None:
+    """The program that printed what many print. Where code is missing, it may be torch if that is named, unless the
+    message names another."""
+    if not row.any_program:
+        return None
+    from gpudoctor.frameworks.named_program import program_of
+
+    program = program_of(situation, text)
+    pasted = situation.machine.pasted
+    beside_torch = situation.torch is not None or (pasted is not None and pasted.names_torch)
+    open_ = row.slug in NO_CODE and beside_torch
+    return None if program and open_ and not re.search(program.pattern, text.lower()) else program
+
+
 def _fixes(
     situation: Situation,
     row: ErrorPattern,
@@ -198,11 +215,13 @@ def _fixes(
     fault: Fault,
     causes: tuple[str, ...],
     circumstances: tuple[ToldCircumstance, ...],
+    program: ProgramBuild | None,
 ) -> tuple[Fix, ...]:
     if row.severity == "note":
         return ()
     if row.windows and _is_of_windows(situation):
         return (by_hand("Change it in Windows", row.windows),)
+    from gpudoctor.frameworks.named_program import fixes_of_program
     from gpudoctor.frameworks.told_builds import fixes_of_framework
     from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere
     from gpudoctor.frameworks.torch.smoke_fixes import fixes
@@ -239,6 +258,10 @@ def _fixes(
         last = worthwhile(situation, situation.usable, last)
     open_vendor = row.slug == _CPU_FRAMEWORK and fault.vendor is None
     exact = () if open_vendor else fixes_of_framework(situation, row, text, fault.gpus)
+    if program:
+        build = fixes_of_program(situation, program, text, fault.gpus)
+        apart = any(not one.of_torch for one in better.values())  # an image or a bundle, which no installer mends
+        return (*first, *build) if apart else (*build, *first)
     if exact and (row.slug == _CPU_FRAMEWORK or fault.vendor == "amd"):
         last = ()  # the row's own words name the builds in general, or those for CUDA
     if causes[:1] == (PACKAGE_FOR_CUDA,) and row.slug != PACKAGE_FOR_CUDA:

@@ -12,7 +12,7 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, 
 from gpudoctor.frameworks.other_frameworks import framework_of, in_one_folder, on_the_loaders_path
 from gpudoctor.frameworks.torch.compiled_packages import has_own_check, torch_mismatch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, stem_of, without_cuda
-from gpudoctor.frameworks.torch.release_for_torch import own_build
+from gpudoctor.frameworks.torch.release_for_torch import for_cuda_of_torch, own_build
 from gpudoctor.frameworks.torch.unmet_dependencies import required_here
 from gpudoctor.machine import Extension, MissingLibrary
 from gpudoctor.machine.torch import COMPANIONS
@@ -220,6 +220,8 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
         why = f"{extension.package} names it as a source of its libraries"
         remedies = tuple(ReplacePackage(one.name, one.specifier, why=why) for one in named.values())
         return Fix(f"Install the libraries that {extension.package} names", remedies)
+    if instead := for_cuda_of_torch(situation, (extension.package,)):
+        return instead
     title = f"Install a build of {extension.package} for this {_runtime(situation, extension)}"
     toolkit = next((one.marker for one in asked if one.name == "cuda-toolkit" and "extra" in one.marker), "")
     extra = re.search(r"extra\s*==\s*[\"']([\w-]+)", toolkit)

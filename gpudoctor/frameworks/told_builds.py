@@ -24,11 +24,16 @@ _ASKED = re.compile(r"lib(?:cublas|cublasLt|cudart|nvrtc)\.so\.(\d+)")
 def fixes_of_framework(situation: Situation, row: ErrorPattern, text: str, gpus: tuple[Gpu, ...]) -> tuple[Fix, ...]:
     """The release of the framework that printed a message which goes with the CUDA here; where that is not told, the
     release for each, and what decides between them."""
-    if not row.framework:
-        return ()
-    own = next((one for one in situation.others if one.name == row.framework), None)
-    title = next(one.title for one in situation.matrix.tables.frameworks if one.framework == row.framework)
-    builds = _builds(situation, row.framework, gpus or situation.machine.gpus, own)
+    return fixes_of(situation, row.framework, text, gpus) if row.framework else ()
+
+
+def fixes_of(situation: Situation, name: str, text: str, gpus: tuple[Gpu, ...]) -> tuple[Fix, ...]:
+    """The same for the framework of this name."""
+    own = next((one for one in situation.others if one.name == name), None)
+    tables = situation.matrix.tables
+    rows = (*tables.frameworks, *tables.frameworks_on_torch)
+    title = next(one.title for one in rows if one.framework == name)
+    builds = _builds(situation, name, gpus or situation.machine.gpus, own)
     asked = int(found[1]) if (found := _ASKED.search(text)) else None
     commands = [(build, _command(situation, build, own, asked)) for build in builds]
     if len(commands) > 1:

@@ -61,6 +61,9 @@ class PastedText(Record, frozen=True):
     off_topic: OffTopic = ""
     vendor: Vendor | None = None
     """Whose GPUs it is about, where it names none."""
+    about: str = ""
+    """The one program or package with a build of its own for a GPU that it is about, as the matrix names it."""
+    names_torch: bool = False
     told: tuple[Told, ...] = ()
 
     def tells(self, circumstance: str) -> Told | None:

@@ -26,7 +26,7 @@ _LONG = 1 << 14
 """From this length on it is quicker to collect the words of a text than to look for a thousand signs."""
 _FEWEST, _MOST = 8, 3
 """Characters that a part of a message needs, and messages that it may be part of."""
-_CUDA = "CUDA"
+_CUDA = re.compile(r"CUDA|\bCU(?:BLAS|DNN|FFT|SPARSE|SOLVER)_")
 """torch for ROCm says so, too, but rarely."""
 _NOT_OF_NONE = r"(?![^\n:]{0,60}:\s{0,3}(?:N/A|None\b|Could not collect|not found))"
 """collect_env lists what it looked for and did not find, too."""
@@ -111,7 +111,7 @@ class ErrorQuestions:
     def cause_seen(self, text: str, vendor: Vendor | None) -> ErrorPattern | None:
         """As `cause_of`, for a message that a person saw: where the GPU's vendor is unknown, the text may name it."""
         vendors = ("any", vendor) if vendor else _vendors(text)
-        if len(vendors) > 2 and _CUDA in text and (row := self._first(text, ("any", "nvidia"), seen=True)):
+        if len(vendors) > 2 and _CUDA.search(text) and (row := self._first(text, ("any", "nvidia"), seen=True)):
             return row
         return self._first(text, vendors, seen=True)
 
@@ -129,7 +129,7 @@ class ErrorQuestions:
 
         def place(found: tuple[tuple[int, str], ErrorPattern]) -> tuple[int, bool]:
             number, vendor = found[0]
-            return number, vendor == "amd" and _CUDA in lines[number]
+            return number, vendor == "amd" and _CUDA.search(lines[number]) is not None
 
         for (number, vendor), row in sorted(first.items(), key=place):
             if vendor in (_vendors(lines[number]) if len(vendors) > 2 else vendors):

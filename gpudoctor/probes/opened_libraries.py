@@ -13,6 +13,7 @@ from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, opens_besi
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution, Fact, Library, MissingSymbols, known, unknown
 from gpudoctor.matrix.rows.packages import FrameworkBuild
+from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.elf_files import ask_elf
 from gpudoctor.probes.environment_libraries import wheel_version
 from gpudoctor.probes.load_path import search
@@ -57,7 +58,10 @@ def opened_libraries(
         if one.path.startswith(f"{site}/nvidia_"):
             owners.setdefault(without_cuda(one.name), []).append(one)
     broken = tuple(
-        lost for found in there.values() if (lost := _lost(host, found, own[posixpath.dirname(found)], owners))
+        lost
+        for found in there.values()
+        if (lost := _lost(host, found, own[posixpath.dirname(found)], owners))
+        and not _is_elsewhere(host, lost, found, environ)
     )
     lacking = tuple(name for name in build.opens if name not in there)
     path = search(host, build.opens, environ, shadowed=False) if lacking or build.variable_wins else None
@@ -113,6 +117,18 @@ def _lost(host: Host, path: str, names: frozenset[str], owners: Mapping[str, lis
             if place == folder and opens_beside(name, part) and damage(host, posixpath.join(place, part), size):
                 return part
     return ""
+
+
+def _is_elsewhere(host: Host, part: str, opener: str, environ: Mapping[str, str]) -> bool:
+    """Whether the loader finds the same release of a part of the library that opens it outside its folder: behind
+    that folder where the part is gone, in LD_LIBRARY_PATH where its file there is cut short."""
+    other = search(host, (part,), environ, shadowed=False).first(part)
+    folder = posixpath.dirname(opener)
+    if other is None or (host.exists(posixpath.join(folder, part)) and other.via != "LD_LIBRARY_PATH"):
+        return False
+    own, version = wheel_version(host, opener), other.version or wheel_version(host, other.path)
+    named = "." in part.rpartition(".so.")[2]  # libnvrtc-builtins.so.13.0 has its release in its name
+    return named or bool(own and version and figures(own)[:3] == figures(version)[:3])
 
 
 def _misfits(

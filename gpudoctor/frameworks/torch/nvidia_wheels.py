@@ -43,3 +43,9 @@ def without_cuda(distribution: str) -> str:
     """nvidia-cublas of nvidia-cublas-cu12."""
     base, suffixed, cuda = distribution.rpartition("-cu")
     return base if suffixed and cuda.isdecimal() else distribution
+
+
+def of_cuda(distribution: str, major: str) -> str:
+    """rmm-cu13 of rmm-cu12; "" for a name without the major release of a CUDA, and for one with this major."""
+    base, suffixed, cuda = distribution.rpartition("-cu")
+    return f"{base}-cu{major}" if suffixed and len(cuda) == 2 and cuda.isdecimal() and cuda != major else ""

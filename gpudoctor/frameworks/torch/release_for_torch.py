@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from gpudoctor.dependencies import parsed
 from gpudoctor.finding import Fix, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch.agreed_release import agreed_torch, torch_of
 from gpudoctor.frameworks.torch.compiled_packages import cuda_needed
 from gpudoctor.frameworks.torch.installed_build import gpus_meant
+from gpudoctor.frameworks.torch.nvidia_wheels import of_cuda
 from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
-from gpudoctor.machine import Torch
+from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.rows.packages import TorchDependent
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, minor, package_matches, public_version
@@ -72,6 +74,8 @@ def own_build(situation: Situation, torch: Torch, name: str) -> str:
         folder = shlex.quote(unquote(installed.direct_url.removeprefix("file://")))
         again = f"pip install --no-build-isolation --no-deps --force-reinstall -e {folder}"
         return f"Compile {name} again beside torch {release}, or uninstall it if nothing needs it:\n{again}"
+    if installed is not None and (alike := _numbered_as_torch(installed, release)):
+        return f"Install the {name} numbered as torch, or uninstall it:\npip install {shlex.quote(name + alike)}"
     for row in situation.matrix.tables.wheel_pages:
         has_page = re.fullmatch(row.for_builds, torch.build or "") and package_matches(row.torch, release)
         if has_page and re.fullmatch(row.packages, name):
@@ -79,6 +83,34 @@ def own_build(situation: Situation, torch: Torch, name: str) -> str:
             wheel = f"pip install --force-reinstall --no-deps {name} -f {page}"
             return f"Install the wheel for torch {release}, or uninstall {name} if nothing needs it:\n{wheel}"
     return ""
+
+
+def for_cuda_of_torch(situation: Situation, names: Iterable[str]) -> Fix | None:
+    """The packages for the CUDA of torch in the place of these, whose names end in another CUDA (rmm-cu12)."""
+    cuda = (situation.torch.cuda if situation.torch else None) or ""
+    major = cuda.partition(".")[0]
+    instead = {name: other for name in names if (other := of_cuda(name, major))} if major else {}
+    if not instead:
+        return None
+    installed = filter(None, map(situation.machine.installed, instead))
+    parts = (what.name for one in installed for line in one.requires if (what := parsed(line)))
+    gone = dict.fromkeys((*instead, *(name for name in parts if of_cuda(name, major) and "nvidia" not in name)))
+    text = (
+        f"{', '.join(instead)}: this name ends in the CUDA that it is for, and torch here brings CUDA {major}. "
+        f"`pip uninstall -y {' '.join(gone)}`, then `pip install {' '.join(instead.values())}`."
+    )
+    return by_hand(f"Install {', '.join(instead.values())}", text, "replaces")
+
+
+def _numbered_as_torch(package: Distribution, release: str) -> str:
+    """The specifier of its releases for a release of torch, where it has the number of the one torch that it takes:
+    torch-tensorrt 2.8.0 requires torch >=2.8.0,<2.9.0."""
+    asked = [what.specifier for line in package.requires if (what := parsed(line)) and what.name == "torch"]
+    first, second = minor(package.version)
+    admitted = {
+        number for number in range(second + 3) for one in asked if package_matches(one, f"{first}.{number}.0")
+    }
+    return "=={}.{}.*".format(*minor(release)) if admitted == {second} else ""
 
 
 def _in_its_index(situation: Situation, row: TorchDependent, torch: Torch) -> str:

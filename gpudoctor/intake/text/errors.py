@@ -162,8 +162,8 @@ def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
         ]
     if any(map(_ASKED.search, texts)) and any(map(_ABOUT_GPUS.search, texts)):  # else nobody misses one
         texts = [_with_answer(text, texts[place + 1 : place + 3]) for place, text in enumerate(texts)]
-    if any(text.startswith(_IMPORT_OF_LIBRARY) for text in texts):
-        texts = list(_with_importers(texts))
+    if any(map(_FRAME.match, texts)):
+        texts = list(_with_packages_of_frames(texts, matrix))
     first = {text: place for place, text in reversed(list(enumerate(texts)))}
     messages = matrix.errors.messages_in(
         "\n".join(text if first[text] == place else "" for place, text in enumerate(texts))
@@ -190,16 +190,18 @@ def _with_place(text: str, following: str) -> str:
     return f"{text}, {where[0]}" if where else text
 
 
-def _with_importers(texts: list[str]) -> Iterator[str]:
-    """Imports that found no library together with the package of the last frame above: it needs that library."""
-    importer = ""
+def _with_packages_of_frames(texts: list[str], matrix: Matrix) -> Iterator[str]:
+    """Imports that found no library together with the package of the last frame above: it needs that library. Other
+    exceptions together with it where it has a build of its own for a GPU."""
+    importer, programs = "", "|".join(row.pattern for row in matrix.tables.program_builds)
     for text in texts:
         if text.startswith("Traceback (most recent call last)"):
             importer = ""
         elif frame := _FRAME.match(text):
             importer = _PACKAGE_OF_FRAME.findall(frame[0])[-1]
         missing = importer and text.startswith(_IMPORT_OF_LIBRARY) and "cannot open shared object file" in text
-        yield f"{text} (imported by {importer})" if missing else text
+        raised = importer and not missing and _EXCEPTION.match(text) and re.search(programs, importer)
+        yield f"{text} (imported by {importer})" if missing else f"{text} (raised in {importer})" if raised else text
 
 
 def _with_answer(text: str, following: list[str]) -> str:

@@ -61,6 +61,9 @@ class Facts(Struct):
     unexplained: list[Line] = field(default_factory=list)
     """The last exception that is about GPUs, where it knows none."""
     off_topic: OffTopic = ""
+    about: str = ""
+    """The one program or package with a build of its own for a GPU that the text is about."""
+    names_torch: bool = False
     told: list[Told] = field(default_factory=list)
     log: list[Line] = field(default_factory=list)
     """Lines of a kernel log."""

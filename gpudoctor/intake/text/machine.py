@@ -369,6 +369,8 @@ def _pasted(
         foreign=foreign,
         works=works,
         started=source(begun) if begun else "",
+        about=facts.about,
+        names_torch=facts.names_torch,
         told=told,
         off_topic="no error" if facts.off_topic and machine.gpus else facts.off_topic,
         wants_cpu=decided(facts, "wants cpu") is not None,

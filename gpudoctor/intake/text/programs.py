@@ -14,6 +14,7 @@ from gpudoctor.intake.text.properties import vendor_of
 from gpudoctor.intake.text.prose import sentence_around
 from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
+from gpudoctor.matrix.questions import Matrix
 
 _OLLAMA = late(r"msg=\"?(?:inference compute|types)\"?")
 _FIELD = late(r"(?P<key>\w{2,20})=(?P<value>\"[^\"]{0,200}\"|\S{1,200})")
@@ -114,6 +115,10 @@ _ASKED_OR_DENIED = late(
     r"(?i)\b(?:see|check|test|find out) (?:if|whether) (?:we|it|this)\b|\b(?:non-|not (?:(?:on|in|a|under) )?)WSL"
 )
 """As nvidia-container-cli writes in each of its logs: "to see if we are running under ... (WSL)"."""
+_INSTALLS = late(r"\b(?:pip3?|uv|conda|mamba|apt|apt-get|dnf)\b.{0,40}\b(?:un)?install\b")
+_TORCHS_NAME = late(r"(?i)\b(?:py)?torch\b(?![-_])")
+_PATH = late(r"(?:/[\w.+-]+)+/[\w.+-]*")
+"""Folders that people named, and addresses."""
 _SSH = late(r"(?i)(?<![./\\])\bssh(?:ed|ing)?\b(?![./\\])(?! (?:in)?to (?:it|that|this)\b)")
 _SSH_TO = late(r"(?i)\bssh(?:ed|ing)? (?:in)?to (?:\w+ ){0,2}$")
 
@@ -228,3 +233,17 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         and not _NOT_INSTALLED.search(sentence_around(text, bare))
     ):
         facts.say("release of torch", f"{bare['version']}.0", number, "prose")
+
+
+def read_what_it_is_about(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
+    """The program or package with a build of its own for a GPU that the title names; else the only one that the text
+    names beside its lists of packages and the commands of installers; else the only one that those name."""
+    listed = {said.line for said in facts.said if said.what.startswith("package ")}
+    texts = [_PATH.sub(" ", line.text) for line in lines if line.text.strip() and line.number not in listed]
+    facts.names_torch = any(map(_TORCHS_NAME.search, texts))
+    told = [text for text in texts if not _INSTALLS.search(text)]
+    for words in (texts[0].lower(), "\n".join(told).lower(), "\n".join(texts).lower()) if texts else ():
+        named = [row.program for row in matrix.tables.program_builds if re.search(row.pattern, words)]
+        if named:
+            facts.about = named[0] if len(named) == 1 else ""
+            return

@@ -21,7 +21,7 @@ from gpudoctor.intake.text.machine import machine_of
 from gpudoctor.intake.text.manual import is_manual
 from gpudoctor.intake.text.packages import read_packages, read_said_versions
 from gpudoctor.intake.text.program_errors import read_program_errors
-from gpudoctor.intake.text.programs import read_programs
+from gpudoctor.intake.text.programs import read_programs, read_what_it_is_about
 from gpudoctor.intake.text.properties import read_properties
 from gpudoctor.intake.text.prose import read_asides, read_prose
 from gpudoctor.intake.text.python_prompt import two_lines_say
@@ -82,6 +82,7 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     read_rows(rest, facts)
     two_lines_say(rest, facts)
     read_programs(rest, facts)
+    read_what_it_is_about(rest, facts, matrix)
     sentences = in_english(rest, matrix)
     leave_out_compared(sentences, facts)
     read_replaced(sentences, facts, matrix)

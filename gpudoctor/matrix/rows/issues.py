@@ -139,6 +139,8 @@ class ErrorPattern(Row, frozen=True, kw_only=True):
     framework: str = ""
     """The framework beside torch that prints it because a library is missing, or because it is a build for the CPU:
     its builds give the fix."""
+    any_program: bool = False
+    """Many programs print it, each with its own build for a GPU: the one that the text is about gives the fix."""
     severity: Literal["error", "warning", "note"] = "error"
     """Severity of a kernel that fails for this cause; a note names a text that explains no failure."""
     workaround: str
@@ -187,6 +189,9 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     tells."""
     of_torch: bool = True
     """Whether torch may be what failed; of a program with libraries of its own, no build of torch mends anything."""
+    any_program: bool = False
+    """It may be told of many programs, each with a build of its own for a GPU: the one that the text is about gives
+    the fix."""
     together: tuple[tuple[str, ...], ...] = ()
     """Sets of concepts. A short text that names all of one set in two sentences tells the circumstance, too, in any
     order and as a complaint by itself."""

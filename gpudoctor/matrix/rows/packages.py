@@ -137,6 +137,20 @@ class SharedFiles(Row, frozen=True, kw_only=True):
     """Where a person reads how to install one of them that the package index lacks."""
 
 
+class ProgramBuild(Row, frozen=True, kw_only=True):
+    """What installs a program or package for a GPU, where a message tells a fault and not whose it is."""
+
+    program: str
+    title: str
+    """As its users call it."""
+    pattern: str
+    """Its names in small letters, as whole words: those of a text, and of modules in a traceback."""
+    framework: str = ""
+    """One of `framework_builds`, which then give the fix."""
+    how: str = ""
+    """The fix where it is none."""
+
+
 class FrameworkVariable(Row, frozen=True, kw_only=True):
     """A value of an environment variable that keeps a framework from the GPU, or makes it fail."""
 

@@ -79,6 +79,7 @@ class Tables(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     frameworks: tuple[Framework, ...] = ()
     frameworks_on_torch: tuple[Framework, ...] = ()
     framework_builds: tuple[FrameworkBuild, ...] = ()
+    program_builds: tuple[ProgramBuild, ...] = ()
     framework_variables: tuple[FrameworkVariable, ...] = ()
     framework_flags: tuple[FrameworkFlags, ...] = ()
     programs: tuple[GpuProgram, ...] = ()

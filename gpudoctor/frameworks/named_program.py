@@ -1,0 +1,32 @@
+"""Which program or package beside torch a pasted message is of, and what installs its build for the GPU."""
+
+from __future__ import annotations
+
+import re
+
+from gpudoctor.finding import Fix, by_hand
+from gpudoctor.frameworks.told_builds import fixes_of
+from gpudoctor.machine import Gpu
+from gpudoctor.matrix.rows.packages import ProgramBuild
+from gpudoctor.situation import Situation
+
+_FOREIGN_IMPORTER = re.compile(r"\((?:imported by|raised in) ")
+
+
+def program_of(situation: Situation, text: str) -> ProgramBuild | None:
+    """The program that a message names; else the one that the whole text is about. None where there are several, or
+    where another package raised it."""
+    rows = situation.matrix.tables.program_builds
+    inside = [row for row in rows if re.search(row.pattern, text.lower())]
+    if inside:
+        return inside[0] if len(inside) == 1 else None
+    pasted = situation.machine.pasted
+    about = pasted.about if pasted and not _FOREIGN_IMPORTER.search(text) else ""
+    return next((row for row in rows if row.program == about), None)
+
+
+def fixes_of_program(situation: Situation, row: ProgramBuild, text: str, gpus: tuple[Gpu, ...]) -> tuple[Fix, ...]:
+    """What installs its build for these GPUs."""
+    if row.framework:
+        return fixes_of(situation, row.framework, text, gpus)
+    return (by_hand(f"Install the build of {row.title} for this GPU", row.how, "replaces"),)
