@@ -44,7 +44,8 @@ def test_the_cudnn_that_comes_with_a_build():
     pinned = {(b.version, b.build): MATRIX.torch.cudnn_of(b) for b in MATRIX.torch.builds(X86) if b.origin != "pypi"}
     assert pinned["2.7.1", "cu118"] == "9.1.0.70"
     assert pinned["2.9.1", "cu128"] == "9.10.2.21"
-    assert pinned["2.14.1", "cu126"] is None  # not the CUDA of the package index's own build
+    assert pinned["2.14.1", "cu126"] == "9.10.2.21"  # it has kernels for Pascal and Volta
+    assert pinned["2.14.1", "cu132"] is None  # not the CUDA of the package index's own build
 
 
 # --- NVIDIA drivers --------------------------------------------------------------------------------

@@ -52,6 +52,19 @@ def test_nothing_is_proposed_where_no_wheel_has_code():
     assert answer["choices"][0]["level"] == "cpu"
 
 
+def test_a_release_without_code_for_the_gpu_is_passed_over():
+    """ONNX Runtime 1.23.0 and 1.29 on have no code for a B200, those between have it."""
+    _, answer = run("onnxruntime", "--gpu", "B200", "--driver", "580.95.05")
+    assert packages(answer)[0] == "onnxruntime-gpu[cuda,cudnn]==1.28.0"
+    assert not any(package.endswith("==1.23.0") for package in packages(answer))
+
+
+def test_packages_that_are_no_choice_are_named_however_many_they_are():
+    command = ["recommend", "--framework", "onnxruntime", "--python-version", "3.12", "--gpu", "K80"]
+    shown = CliRunner().invoke(gpudoctor, command).stdout
+    assert "onnxruntime-gpu[cuda,cudnn] 1.22.0" in shown and " to  ()" not in shown
+
+
 def test_a_driver_that_runs_no_build_is_replaced_first():
     code, answer = run("tensorflow", "--gpu", "RTX 3060", "--driver", "470.82.01")
     assert code == 1

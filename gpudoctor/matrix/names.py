@@ -19,7 +19,7 @@ _DETAIL = {
     *("kepler", "maxwell", "volta", "turing", "ampere", "lovelace", "hopper"),
 }
 _MEMORY = r"\d+(?:gb|g)$|\d+g\.\d+gb$"
-_VGPU = r"(?:(?<=[ahv]\d00)[dlmx]{1,2})?(?:-\d)?-\d+(?P<series>[qcba])(?:me|\d)?$"
+_VGPU = r"(?:(?<=[ahv]\d00)[dlmx]{1,2})?(?:-\d)?-(?:\d{1,2}(?=[qcba])|\d{3}(?=[qc]))(?P<series>[qcba])(?:me|\d)?$"
 """The type of a vGPU, at the end of its name: letters of the board, MIG slices, gigabytes, series, media engines or
 screens ("V100DX-32Q", "A100-1-5CME", "T4-2B4")."""
 
@@ -29,6 +29,7 @@ def words(name: str) -> tuple[str, ...]:
     """A name in lower-case words; every form of "laptop" becomes the word mobile."""
     text = re.sub(_VGPU, "", name.lower().strip())
     text = re.sub(r"(?:with )?max-q(?: design)?|max q|laptop|mobile|notebook", " mobile ", text)
+    text = re.sub(r"(nvidia|geforce|quadro|tesla|radeon|instinct)(?=[a-z]*\d)", r"\1 ", text)
     text = re.sub(r"lite hash rate", " lhr ", text)
     text = re.sub(r"(\d) (gb)\b", r"\1\2", text)
     found: list[str] = []

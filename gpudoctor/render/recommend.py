@@ -189,8 +189,8 @@ def _by_reason(rejected: Iterable[Out]) -> dict[str, list[Out]]:
 
 
 def _build_names(builds: list[Out]) -> str:
-    """The builds of a group: all of a few, else the releases they span and their kinds."""
-    if len(builds) <= _SHOWN_BUILDS:
+    """The builds of a group: all of a few or of packages, else the releases they span and their kinds."""
+    if len(builds) <= _SHOWN_BUILDS or builds[0].package:
         return ", ".join(row.package or f"{row.torch}+{row.build}" for row in builds)
     kinds = enumeration(sorted({row.build for row in builds}), _SHOWN_BUILDS)
     return f"{builds[-1].torch} to {builds[0].torch} ({kinds})"
