@@ -451,6 +451,25 @@ def test_what_a_text_does_not_say_is_said_once(tmp_path: Path):
     assert "unknown" not in screen
 
 
+def test_a_long_reason_is_told_in_brief_and_what_decides_can_be_copied(tmp_path: Path):
+    empty = Host(tmp_path / "root").ubuntu()
+    empty.run()
+    message = "CUDA error: no kernel image is available"
+    screen = piped("check", "--root", str(empty.root), "--error", message)
+    head, _, rest = screen.partition("\ngpudoctor ")
+    assert "torch-no-arch-for-gpu is the most likely" in " ".join(head.split())
+    assert "Other possible" not in head and "To be sure" not in head
+    assert "\n      Which GPU is it?\n      python -c " in rest
+
+
+def test_long_names_move_the_values_of_all_lines(tmp_path: Path):
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host.package("onnxruntime-gpu", "1.23.2")
+    host.run()
+    rows = re.findall(r"(?m)^  (?:System|GPU 0|torch|onnxruntime) +(?=\S)", piped("check", "--root", str(host.root)))
+    assert len(rows) == 4 and len(set(map(len, rows))) == 1
+
+
 def test_a_build_for_another_machine_is_not_installed_here(tmp_path: Path):
     host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").venv()
     host.run()
