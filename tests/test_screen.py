@@ -31,7 +31,7 @@ from gpudoctor.render.steps import fix_lines, step_lines, step_spans, telling_st
 from gpudoctor.render.style import PLAIN
 from gpudoctor.report import Subject, make_report
 from gpudoctor.step import ManualStep, PlannedFix
-from gpudoctor.testing import nvidia_machine
+from gpudoctor.testing import nvidia_machine, torch
 from tests.support.check_cases import matrix
 from tests.support.environments import write_torch, write_venv
 from tests.support.faulty_machines import MACHINES
@@ -441,6 +441,14 @@ def test_a_fleet_ends_in_what_to_type_and_where(tmp_path: Path):
         (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(Snapshot(machine=MACHINES[machine])))
     screen = piped("fleet", "report", str(tmp_path))
     assert screen.splitlines()[-1] == "Next, on gpu01: gpudoctor fix"
+
+
+def test_a_fleet_with_a_node_that_only_differs_ends_in_what_to_type_there(tmp_path: Path):
+    odd = nvidia_machine(torch=torch("2.8.0+cu128"))
+    for name, machine in {"n1": nvidia_machine(), "n2": nvidia_machine(), "n3": nvidia_machine(), "n4": odd}.items():
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(Snapshot(machine=machine)))
+    lines = piped("fleet", "report", str(tmp_path)).splitlines()
+    assert (lines[0], lines[-1]) == ("1 node with a warning (of 4 nodes)", "Next, on n4: gpudoctor check")
 
 
 def test_what_a_text_does_not_say_is_said_once(tmp_path: Path):
