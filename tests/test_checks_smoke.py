@@ -469,6 +469,7 @@ def test_kernels_that_were_asked_for_require_a_torch_and_on_a_gpu_a_gpu():
     assert errors(change(without, smoke=change(without.smoke, gpu_asked=True))) == ["no-gpu"]
     bare = with_environment(without, torch=absent("no torch there"))
     assert errors(bare) == ["torch-missing"]
+    assert not judged(bare).not_judged  # the problem says why no kernel ran
     assert errors(change(bare, smoke=change(bare.smoke, asked=False))) == []
 
 

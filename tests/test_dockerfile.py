@@ -543,6 +543,16 @@ def test_the_torch_of_an_image(text: str, torch: tuple[str, str]):
         ("! test -e x && (a; b) && c; d", "a b c"),
         ("if a; then b && c; fi && d", "a b c"),
         ("a & b |& c", ""),
+        ("for i in 1 2 3; do a && break || b; done; c", "b"),
+        ("for i in $(seq 1 5); do a && break; b; done", "seq"),
+        ("until a; do b; done; c", "b"),
+        ("while ! a; do b; done", "b"),
+        ('n=0; until [ "$n" -ge 5 ]; do a && break; n=$((n+1)); done', ""),
+        ('n=0; while [ "$n" -lt 5 ]; do a; done', ""),
+        ('n=5; while [ "$n" -lt 5 ]; do a; done', "a"),
+        ("for i in $LIST; do a; done; b", "a"),
+        ("for i in 1 2; do if [ -f x ]; then a; fi; b; done", "a"),
+        ("while a; do b; done", "a b"),
     ],
 )
 def test_a_command_is_conditional_where_others_decide_whether_it_runs(commands: str, conditional: str):

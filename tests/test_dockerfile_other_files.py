@@ -71,6 +71,16 @@ def test_conda_takes_a_build_for_the_gpu_of_the_machine_that_it_runs_on(tmp_path
     assert [one["slug"] for one in dockerfile_report(tmp_path, "--gpu", "RTX 4090")["findings"]] == ["torch-cpu-only"]
 
 
+def test_a_list_that_conda_exported_is_conda_s(tmp_path: Path):
+    lines = (
+        "python=3.9.7=hb7a2778_3_cpython\ncudatoolkit=11.3.1=h2bc3f7f_2\npytorch=1.11.0=py3.9_cuda11.3_cudnn8.2.0_0\n"
+    )
+    (tmp_path / "requirements.txt").write_text(f"# platform: linux-64\n{lines}")
+    (found,) = dockerfile_report(tmp_path / "requirements.txt", "--gpu", "H100")["findings"]
+    assert (found["slug"], found["severity"]) == ("torch-no-arch-for-gpu", "error")
+    assert dockerfile_report(tmp_path / "requirements.txt", "--gpu", "RTX 3090")["findings"] == []
+
+
 def test_a_mistake_in_a_file_that_is_read_is_told_as_such(tmp_path: Path):
     wrong = refusal(tmp_path / "Dockerfile", "FROM a\nRUNN b # {{ .Values.c }}\n")
     assert "line 2: 'RUNN' is not an instruction" in wrong

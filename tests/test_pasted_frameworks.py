@@ -87,7 +87,7 @@ def test_a_version_in_a_sentence_counts_where_a_message_is_about_that_package(
 )
 def test_a_version_that_may_be_another_does_not_count(told: str) -> None:
     finding = first(f"{GPU}torch 2.9.1+cu128\n{told}\n{SYMBOL.format('vllm/_C')}")
-    assert finding.slug == "vllm-torch-abi" and finding.subject == "an error message"
+    assert finding.slug == "vllm-torch-abi" and finding.subject.startswith("text, line ")
 
 
 def test_a_version_in_a_sentence_is_no_fault_without_a_message() -> None:

@@ -597,7 +597,7 @@ def test_a_torch_where_python_does_not_look_is_named(tmp_path: Path) -> None:
     assert probe(tmp_path / "venv").torch.why == "no torch there"
     (other / "__init__.py").write_text("")
     assert probe(tmp_path / "venv").torch.why == (
-        f"no torch there; {other}: it is for Python 3.9, and this is Python 3.12"
+        f"no torch there; {other} is not imported: it is for Python 3.9, and this is Python 3.12"
     )
 
 
@@ -612,7 +612,7 @@ def test_a_copied_environment_whose_pip_installs_into_the_old_one_says_so(tmp_pa
     torch.mkdir()
     (torch / "__init__.py").write_text("")
     assert probe(tmp_path / "copy").torch.why == (
-        f"no torch there; {torch}: {pip} starts {python}, and installs there"
+        f"no torch there; {torch} is not imported: {pip} starts {python}, and installs there"
     )
     pip.write_text(shebang.format(python=tmp_path / "copy/bin/python"))
     assert probe(tmp_path / "copy").torch.why == "no torch there"
@@ -626,7 +626,7 @@ def test_a_user_site_that_a_variable_hides_is_named(tmp_path: Path) -> None:
     variables = {"PYTHONUSERBASE": str(tmp_path / "user"), "PYTHONNOUSERSITE": "1"}
     found = probe_environment(LiveHost({}), str(tmp_path / "conda"), variables).value
     assert found is not None
-    assert f"{torch}: PYTHONNOUSERSITE is set" in found.torch.why
+    assert f"{torch} is not imported: PYTHONNOUSERSITE is set" in found.torch.why
     found = probe_environment(LiveHost({}), str(tmp_path / "conda"), {**variables, "PYTHONNOUSERSITE": ""}).value
     assert found is not None and not found.torch.absent
 
@@ -648,4 +648,4 @@ def test_another_framework_where_python_does_not_look_is_named_too(tmp_path: Pat
     jax.mkdir(parents=True)
     (jax / "__init__.py").write_text("")
     machine = survey(LiveHost({}), matrix(), python=str(prefix), level="static").machine
-    assert f"({jax}: it is for Python 3.9" in finding(machine, "torch-missing").message
+    assert f"({jax} is not imported: it is for Python 3.9" in finding(machine, "torch-missing").message

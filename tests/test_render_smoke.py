@@ -128,6 +128,15 @@ def test_the_summary_counts_and_names_what_failed() -> None:
     )
 
 
+def test_the_longest_names_fit_into_eighty_columns() -> None:
+    passes = [
+        kernel("attention-memory-efficient", dtype, ms=99999.94, error=2.3e-15, tolerance=7.4e-15)
+        for dtype in ("float32", "float16", "bfloat16")
+    ]
+    assert len(printed(smoke(*passes))) == len(("head", "device", "row"))
+    assert "  227.9  " in line(smoke(kernel(ms=227.91, error=0.1, tolerance=1.0)), "matmul")
+
+
 def test_the_summary_of_many_failures_stays_short() -> None:
     run = smoke(*(kernel(f"kernel{number}", "", "crash") for number in range(40)))
     assert "37 more failed" in smoke_summary(run)

@@ -31,7 +31,7 @@ from gpudoctor.render.steps import fix_lines, step_lines, step_spans, telling_st
 from gpudoctor.render.style import PLAIN
 from gpudoctor.report import Subject, make_report
 from gpudoctor.step import ManualStep, PlannedFix
-from gpudoctor.testing import nvidia_machine
+from gpudoctor.testing import nvidia_machine, torch
 from tests.support.check_cases import matrix
 from tests.support.environments import write_torch, write_venv
 from tests.support.faulty_machines import MACHINES
@@ -443,12 +443,39 @@ def test_a_fleet_ends_in_what_to_type_and_where(tmp_path: Path):
     assert screen.splitlines()[-1] == "Next, on gpu01: gpudoctor fix"
 
 
+def test_a_fleet_with_a_node_that_only_differs_ends_in_what_to_type_there(tmp_path: Path):
+    odd = nvidia_machine(torch=torch("2.8.0+cu128"))
+    for name, machine in {"n1": nvidia_machine(), "n2": nvidia_machine(), "n3": nvidia_machine(), "n4": odd}.items():
+        (tmp_path / f"{name}.json").write_bytes(msgspec.json.encode(Snapshot(machine=machine)))
+    lines = piped("fleet", "report", str(tmp_path)).splitlines()
+    assert (lines[0], lines[-1]) == ("1 node with a warning (of 4 nodes)", "Next, on n4: gpudoctor check")
+
+
 def test_what_a_text_does_not_say_is_said_once(tmp_path: Path):
     (tmp_path / "report.txt").write_text("My program crashed: TypeError: 'NoneType' object is not iterable\n")
     screen = piped("check", "--from", str(tmp_path / "report.txt"))
     assert screen.startswith("Nothing in this text is about a GPU. If there is a GPU problem, add its message\n")
     assert "  not said system, GPU, Python, torch: taken as healthy\n" in screen
     assert "unknown" not in screen
+
+
+def test_a_long_reason_is_told_in_brief_and_what_decides_can_be_copied(tmp_path: Path):
+    empty = Host(tmp_path / "root").ubuntu()
+    empty.run()
+    message = "CUDA error: no kernel image is available"
+    screen = piped("check", "--root", str(empty.root), "--error", message)
+    head, _, rest = screen.partition("\ngpudoctor ")
+    assert "torch-no-arch-for-gpu is the most likely" in " ".join(head.split())
+    assert "Other possible" not in head and "To be sure" not in head
+    assert "\n      Which GPU is it?\n      python -c " in rest
+
+
+def test_long_names_move_the_values_of_all_lines(tmp_path: Path):
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+    host.package("onnxruntime-gpu", "1.23.2")
+    host.run()
+    rows = re.findall(r"(?m)^  (?:System|GPU 0|torch|onnxruntime) +(?=\S)", piped("check", "--root", str(host.root)))
+    assert len(rows) == 4 and len(set(map(len, rows))) == 1
 
 
 def test_a_build_for_another_machine_is_not_installed_here(tmp_path: Path):

@@ -168,7 +168,7 @@ def _explained(situation: Situation, row: ErrorPattern, text: str) -> Finding:
     }
     if gpus:
         return finding(_weight(situation, fault, row), gpus, **parts)
-    return Finding(severity=severity(situation, fault), subject="an error message", **parts)  # type: ignore[arg-type]
+    return Finding(severity=severity(situation, fault), subject=situation.machine.source_of_error(text), **parts)  # type: ignore[arg-type]
 
 
 def _weight(situation: Situation, fault: Fault, row: ErrorPattern) -> Severity:
@@ -386,7 +386,7 @@ def _about_the_program(situation: Situation, row: ErrorPattern, text: str) -> Fi
         severity="note",
         message=f"{capital(row.meaning)}. {more} {SEEN} {sentence(telling_line(text))}",
         saw=telling_line(text),
-        subject="an error message",
+        subject=situation.machine.source_of_error(text),
         confidence="likely",
         evidence=(Evidence("error", telling_line(text), situation.machine.source_of_error(text)),),
         fixes=(fix,),

@@ -47,7 +47,7 @@ def dockerfile(
     shown: ReportOptions,
 ) -> int:
     """Check PATH before it is built: Dockerfiles, compose files, a devcontainer.json, Apptainer definitions,
-    Kubernetes manifests, lists of packages such as environment.yml, or folders that hold them.
+    Kubernetes manifests, or folders that hold them; or lists of packages such as environment.yml.
 
     \b
     Example:

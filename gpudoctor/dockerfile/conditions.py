@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import eq, ge, gt, le, lt, ne
 
 from msgspec import Struct
 
 _OPENING, _CLOSING = ("if", "for", "while", "until", "case"), ("fi", "done", "esac")
 KEYWORDS = (*_OPENING, *_CLOSING, "then", "else", "elif", "do", "{", "}", "time")
+_COMPARISONS = {"-eq": eq, "-ne": ne, "-lt": lt, "-le": le, "-gt": gt, "-ge": ge}
 _TESTS = ("[", "[[", "test")
 
 Answer = bool | None
@@ -23,6 +25,10 @@ class _Construct(Struct):
     """Whether one of its branches before was the one that runs."""
     testing: bool = False
     """The commands between `if` and `then`."""
+    body: Answer = None
+    """Whether what `do` opens runs."""
+    body_if: Answer = None
+    """The answer of a loop's first test for which its body runs; None: it has none, or not any more."""
 
 
 class Conditions:
@@ -55,21 +61,29 @@ class Conditions:
         if words and words[0] == "function":
             self._function, words, expanded = True, words[2:], expanded[2:]
         while words and words[0] in KEYWORDS:
-            self._keyword(words[0])
-            words, expanded = words[1:], expanded[1:]
+            word, words, expanded = words[0], words[1:], expanded[1:]
+            self._keyword(word, words, expanded)
         negated = False
         while words and words[0] == "!":
             negated, words, expanded = not negated, words[1:], expanded[1:]
         self._is_test = bool(words) and words[0] in _TESTS
         answer = _tested(expanded) if self._is_test else None
         self._test = answer if answer is None else answer is not negated
-        if self._open and self._open[-1].testing and words:
-            one = self._open[-1]
+        one = self._open[-1] if self._open and words else _Construct()
+        if one.testing:
             one.runs = self._test if one.runs is True else None
+        elif (one.body_if is not None and one.body_if is self._test) or words[:1] == ["seq"]:
+            one.body = True  # the first pass; `for i in $(seq 5)`
 
-    def _keyword(self, word: str) -> None:
+    def _keyword(self, word: str, words: Sequence[str], expanded: Sequence[str]) -> None:
+        """A keyword, and the words behind it."""
         if word == "if":
             self._open.append(_Construct(runs=True, testing=True))
+        elif word == "for":
+            self._open.append(_Construct(body=_has_values(expanded[2:]) or None))
+        elif word in ("until", "while"):
+            again = word == "until" or words[:1] == ["!"]  # it is tried until it succeeds
+            self._open.append(_Construct(runs=True if again else None, body_if=word == "while"))
         elif word in _OPENING:
             self._open.append(_Construct())
         elif word in _CLOSING and self._open:
@@ -89,6 +103,8 @@ class Conditions:
                 one.runs, one.testing = True, True
             elif word == "else":
                 one.runs = _but_not(True, one.done)
+            elif word == "do":
+                one.runs, one.body_if = one.body, None
 
     def sign(self, sign: str) -> None:
         """An operator or a parenthesis."""
@@ -130,6 +146,11 @@ def _but_not(one: Answer, other: Answer) -> Answer:
     return _both(one, None if other is None else not other)
 
 
+def _has_values(words: Sequence[str]) -> bool:
+    """Whether a list of a loop surely has a value: a plain word, or the numbers of `seq`."""
+    return any(word.startswith(("$(seq ", "`seq ")) or not set(word) & set("$`*?[") for word in words)
+
+
 def _tested(words: Sequence[str]) -> Answer:
     """Whether a test of strings is true; None for other tests, unknown values and patterns."""
     inner = list(words[1:-1] if words[0] in ("[", "[[") else words[1:])
@@ -139,4 +160,6 @@ def _tested(words: Sequence[str]) -> Answer:
         return (inner[1] == "") is (inner[0] == "-z")
     if len(inner) == 3 and inner[1] in ("=", "==", "!="):
         return (inner[0] == inner[2]) is (inner[1] != "!=")
+    if len(inner) == 3 and inner[1] in _COMPARISONS and inner[0].isdecimal() and inner[2].isdecimal():
+        return bool(_COMPARISONS[inner[1]](int(inner[0]), int(inner[2])))
     return None

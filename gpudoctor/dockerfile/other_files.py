@@ -53,6 +53,13 @@ _KINDS = (
     _Kind("a project of Python", _INSTALLED, r"pyproject\.toml$", (r"\[tool\.uv\b",), "uv sync"),
     _Kind("a project of Python", _INSTALLED, r"(pyproject\.toml|setup\.(py|cfg))$", command="pip install ."),
     _Kind(
+        "a list that conda exported",
+        _INSTALLED,
+        r".*\.txt$",
+        (r"[a-z][\w.-]*=\d[^=\s]*=\S+$",),
+        "conda create --file {}",
+    ),
+    _Kind(
         "a list of packages", _INSTALLED, r"(.*[._-])?requirements([._-].*)?\.(txt|in)$", command="pip install -r {}"
     ),
     _Kind("a list of packages", _INSTALLED, r"(.*[._-])?constraints([._-].*)?\.(txt|in)$"),

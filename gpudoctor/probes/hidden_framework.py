@@ -21,7 +21,7 @@ def hidden_framework(around: Surroundings, modules: Iterable[str]) -> str:
         for name in names:
             path = posixpath.join(folder, name.replace(".", "/"))
             if around.host.exists(posixpath.join(path, "__init__.py")):
-                return f"{path}: {why}"
+                return f"{path} is not imported: {why}"
     return ""
 
 

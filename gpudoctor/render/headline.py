@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from gpudoctor.machine import Gpu, SmokeKernel
@@ -25,6 +26,7 @@ _AREAS = {
 }
 """What is checked, by the first digit of an id, or by all three."""
 
+_THREE_LINES = 240
 
 _WHOLE = (
     "could not check", "could not judge", "nothing in this text", "no error in this text", "the text shows",
@@ -43,7 +45,7 @@ def headline(report: Report, look: ReportStyle) -> Line:
     if errors:
         return [(counts, "bold red")]
     if unanswered and not warnings:
-        return [(could_not_check(unanswered[0]), "bold magenta"), (f" [{unanswered[0].id}]", "dim")]
+        return [(in_brief(unanswered[0]), "bold magenta"), (f" [{unanswered[0].id}]", "dim")]
     passed = all(kernel.status in ("pass", "skipped") for kernel in report.machine.kernels)
     failed = "" if passed else "Not all kernels pass: see below."
     if counts or failed:
@@ -58,6 +60,14 @@ def could_not_check(question: ReportedQuestion) -> str:
         return why[0].upper() + why[1:]
     area = _AREAS.get(question.id[3:]) or _AREAS.get(question.id[3:4], "everything")
     return f"Could not check {area}: {why}"
+
+
+def in_brief(question: ReportedQuestion) -> str:
+    """That without what was seen and what decides; of a long one, the first sentence."""
+    from gpudoctor.render.plain import message_parts
+
+    text = message_parts(could_not_check(question))[0]
+    return text if len(text) <= _THREE_LINES else re.split(r"\. (?=[A-Z])", text, maxsplit=1)[0]
 
 
 def _without_problems(report: Report, look: ReportStyle) -> Line:

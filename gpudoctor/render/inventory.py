@@ -30,22 +30,24 @@ def inventory(report: Report) -> Iterator[Line]:
     """What the machine and the examined environment have, a line each. What a text does not say is one line."""
     machine = report.machine
     unsaid: dict[str, None] = {}
-    for name, value in _parts(machine):
+    parts = tuple(_parts(machine))
+    width = max(len(name) for name, _ in (*parts, ("not said", "")))
+    for name, value in parts:
         if machine.pasted is not None and _UNSAID.fullmatch(value):
             unsaid[name if name in ("GPU", "Python", "torch") else name.lower()] = None
         else:
-            yield [(f"  {name:<8} ", "dim"), (value, "")]
+            yield [(f"  {name:<{width}} ", "dim"), (value, "")]
     if machine.smoke is not None:
         from gpudoctor.render.smoke import smoke_summary
 
-        yield [(f"  {'Smoke':<8} ", "dim"), (smoke_summary(machine.smoke, report.timings_ms.get("smoke")), "")]
+        yield [(f"  {'Smoke':<{width}} ", "dim"), (smoke_summary(machine.smoke, report.timings_ms.get("smoke")), "")]
     assumed = [one for one in machine.assumed if machine.pasted is None or one not in _SAID_BY_THE_LINES]
     open_ = [name for name in unsaid if not any(f"{name} " in one for one in assumed)]
     if open_:
-        yield [(f"  {'not said':<8} ", "dim"), (f"{', '.join(open_)}: taken as healthy", "")]
+        yield [(f"  {'not said':<{width}} ", "dim"), (f"{', '.join(open_)}: taken as healthy", "")]
     if assumed:
         rest = "" if open_ else "; everything else is taken as healthy"
-        yield [(f"  {'assumed':<8} ", "dim"), (f"{', '.join(assumed)}{rest}", "")]
+        yield [(f"  {'assumed':<{width}} ", "dim"), (f"{', '.join(assumed)}{rest}", "")]
 
 
 def _parts(machine: Machine) -> Iterator[tuple[str, str]]:

@@ -64,7 +64,7 @@ def smoke_table(smoke: Smoke, rates: Mapping[str, GpuRates]) -> Iterator[Line]:
     dtypes = max((len(dtype_names(row)) for row in computed), default=0)
     widths = (max(names, len("kernel")), max(dtypes, len("dtype")))
     if computed:
-        head = f"    {'kernel':<{widths[0]}} {'dtype':<{widths[1]}} {'status':<7} {'ms':>7}  error (tolerance)"
+        head = f"    {'kernel':<{widths[0]}} {'dtype':<{widths[1]}} {'status':<7} {'ms':>6}  error (tolerance)"
         yield [(head, "dim")]
     for device, of_device in rows.items():
         yield [(f"  {device_title(device, smoke.devices)}", "bold")]
@@ -95,12 +95,12 @@ def equal_results(kernels: Iterable[SmokeKernel]) -> Iterator[tuple[SmokeKernel,
 def _row(alike: tuple[SmokeKernel, ...], widths: tuple[int, int], rates: GpuRates | None) -> Iterator[Line]:
     first = alike[0]
     took = [kernel.ms for kernel in alike if kernel.ms is not None]
-    milliseconds = f"{sum(took):.1f}" if took else ""
+    milliseconds = f"{sum(took):.{int(sum(took) < 1000)}f}" if took else ""
     style = _STYLES[first.status]
     yield [
         (f"    {first.name:<{widths[0]}} {dtype_names(alike):<{widths[1]}} ", ""),
         (f"{first.status:<7}", style),
-        (f" {milliseconds:>7}  {worst_error(alike)}".rstrip(), ""),
+        (f" {milliseconds:>6}  {worst_error(alike)}".rstrip(), ""),
     ]
     told = "; ".join(filter(None, (said_by(first), _figures(first, rates))))
     if told:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TextIO
 from gpudoctor.finding import SEEN
 from gpudoctor.plain_text import TO_BE_SURE, is_command, questions
 from gpudoctor.privacy import pseudonyms
-from gpudoctor.render.headline import could_not_check, headline
+from gpudoctor.render.headline import could_not_check, headline, in_brief
 from gpudoctor.render.inventory import inventory
 from gpudoctor.render.lines import MARKS, Line, ignored_lines, print_lines
 from gpudoctor.render.next_command import next_lines
@@ -82,8 +82,7 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
         yield from fix_lines(fix, "Alternative" if number else "Fix", here=report.subject.here, told=finding.message)
     if cause := _its_cause(finding, report):
         yield [("    Fix: ", "green"), (f"that of {cause.slug} [{cause.id}]: this goes with it", "")]
-    if SEEN in parts:
-        yield [("    seen    ", "dim"), (parts.pop(SEEN).removesuffix("."), "")]
+    yield from _seen(parts)
     for label, value in () if cause else found_and_needed(finding):
         yield [(f"    {label:<8}", "dim"), (value, "")]
     yield from ([("    from    ", "dim"), (origin, "")] for origin in origins(finding, report))
@@ -101,6 +100,11 @@ def _problem(finding: ReportedFinding, report: Report, *, verbose: bool, first: 
         yield [("    read    ", "dim"), (f"{evidence.fact} = {evidence.value}{source}", "dim")]
     if finding.refs:
         yield [("    see     ", "dim"), (", ".join(finding.refs), "dim")]
+
+
+def _seen(parts: dict[str, str]) -> Iterator[Line]:
+    if SEEN in parts:
+        yield [("    seen    ", "dim"), (parts.pop(SEEN).removesuffix("."), "")]
 
 
 def _without_fixes(finding: ReportedFinding) -> str:
@@ -129,10 +133,20 @@ def _its_cause(finding: ReportedFinding, report: Report) -> ReportedFinding | No
 def _question_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     questions = [question for question in report.not_judged if look.verbose or question.matters]
     told = any(finding.severity == "warning" for finding in report.findings)
-    if report.verdict == "unknown" and not told and not look.verbose:
-        del questions[:1]  # the first line has it
-    if questions:
+    texts = [could_not_check(question) for question in questions]
+    if report.verdict == "unknown" and not told and not look.verbose and texts:
+        texts[0] = texts[0].removeprefix(in_brief(questions[0])).removeprefix(".")  # the first line has that
+    if any(texts):
         yield []
-    for question in questions:
-        style = "magenta" if question.matters else "dim"
-        yield [("  ? ", style), (could_not_check(question), ""), (f" [{question.id}]", "dim")]
+    for question, text in zip(questions, texts, strict=True):
+        if not text:
+            continue
+        from gpudoctor.render.plain import message_parts
+
+        message, parts = message_parts(text)
+        if message:
+            style = "magenta" if question.matters else "dim"
+            yield [("  ? ", style), (message.strip(), ""), (f" [{question.id}]", "dim")]
+        yield from _seen(parts)
+        for label, part in parts.items():
+            yield from _open_question(label, part)

@@ -99,12 +99,9 @@ def headline(report: FleetReport) -> str:
 
 
 def _parts(bad: int, unknown: int, differing: int) -> Iterator[str]:
-    if bad:
-        yield f"{number_of(bad, 'node')} with a problem"
-    if unknown:
-        yield f"{unknown} unknown"
-    if differing:
-        yield f"{differing} with a warning"
+    counts = ((bad, "with a problem"), (unknown, "unknown"), (differing, "with a warning"))
+    for place, (number, what) in enumerate((number, what) for number, what in counts if number):
+        yield f"{number if place else number_of(number, 'node')} {what}"
 
 
 def everyone(names: tuple[str, ...], report: FleetReport) -> str:

@@ -60,7 +60,8 @@ def fleet_lines(report: FleetReport, *, verbose: bool) -> Iterator[Line]:
 
 
 def _next(report: FleetReport) -> Iterator[Line]:
-    """What to type on the nodes that have a plan, the worst first; else what explains the first problem."""
+    """What to type on the nodes that have a plan, the worst first; else what explains the first problem, or what
+    checks the nodes that only differ."""
     plans = [group for group in by_weight(report.groups) if group.fixes]
     if plans:
         yield []
@@ -68,6 +69,9 @@ def _next(report: FleetReport) -> Iterator[Line]:
     elif found := problems(report):
         yield []
         yield next_line(("gpudoctor", "explain", found[0].id))
+    elif odd := tuple(node.name for node in report.nodes if node.verdict in ("error", "warning")):
+        yield []
+        yield next_line(("gpudoctor", "check"), f"Next, on {_short(folded(odd))}: ")
 
 
 def _machines(report: FleetReport) -> Iterator[Line]:
