@@ -1,5 +1,5 @@
-"""gpudoctor as on another system: `python other_system.py win32 check --from FILE`. Without a command it runs those that
-stdin holds, as JSON, one after the other, and prints what each said: (code, stdout, stderr).
+"""gpudoctor as on another system: `python other_system.py win32 check --from FILE`. Without a command it runs those
+of stdin (JSON), one after the other, and prints what each said: (code, stdout, stderr).
 
 What that system's Python lacks is taken away before gpudoctor is imported. Libraries are imported before that: they
 know the system that they really run on, and go on working.
