@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as change
 
-from gpudoctor.cli.dockerfile import dockerfile
 from gpudoctor.dockerfile.compose import read_compose
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.reading import read_recipe
@@ -30,6 +28,7 @@ from gpudoctor.intake.description import Description
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.suites import image_checks
 from tests.support.check_cases import matrix
+from tests.support.in_process import invoked
 
 
 def image_of(text: str, files: dict[str, str] | None = None, target: str = "", **arguments: str) -> Image:
@@ -1146,9 +1145,7 @@ def test_mutated_compose_files_never_crash(new: str, at: int):
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(dockerfile, arguments, standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
+    result = invoked("dockerfile", *arguments)
     return result.return_value, result.stdout
 
 
