@@ -433,6 +433,13 @@ def dockerfile_report(tmp_path: Path, *options: str) -> dict[str, Any]:
     return {**report, "findings": [one for one in report["findings"] if one["severity"] != "note"]}
 
 
+def of_compose(folder: Path, text: str) -> list[Any]:
+    """The findings of a compose file, without notes."""
+    (folder / "compose.yaml").write_text(text)
+    found: list[Any] = dockerfile_report(folder / "compose.yaml")["findings"]
+    return found
+
+
 def found_for(tmp_path: Path, gpu: str, dockerfile_: str, compose: str = "") -> list[dict[str, object]]:
     (tmp_path / "Dockerfile").write_text(dockerfile_)
     if compose:
