@@ -2,6 +2,7 @@
 
 import os
 import signal
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import settings
@@ -38,3 +39,14 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     if isinstance(val, (str, bytes)) and len(val) > 200:
         return f"{val[:50]!a}..."
     return None
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL below which the package index and those of torch's builds are served."""
+    from tests.support.torch_indexes import served, write_indexes
+
+    root = tmp_path_factory.mktemp("indexes")
+    write_indexes(root)
+    with served(root) as address:
+        yield address

@@ -12,10 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from click.testing import CliRunner
-
-from gpudoctor.cli import gpudoctor
 from tests.support.hosts import Host
+from tests.support.in_process import invoked
 from tests.test_hosts_amd import FAULTY as AMD_FAULTY
 from tests.test_hosts_amd import HEALTHY as AMD_HEALTHY
 from tests.test_hosts_faulty import FAULTS
@@ -44,17 +42,12 @@ def both_reports(name: str, folder: Path) -> tuple[dict[str, Any], dict[str, Any
 def record(root: Path, folder: Path) -> str:
     """What `snapshot --root --files` says."""
     words = ["snapshot", "--root", str(root), "--files", str(folder)]
-    result = CliRunner().invoke(gpudoctor, words, standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
+    return invoked(*words).stdout
 
 
 def report_of(root: Path) -> dict[str, Any]:
     words = ["check", "--root", str(root), "--format", "json"]
-    result = CliRunner().invoke(gpudoctor, words, standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
+    result = invoked(*words)
     report: dict[str, Any] = json.loads(result.stdout)
     return report
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from gpudoctor.cli import gpudoctor
 from tests.cases.reports import JUDGED, REPORTS, host_of
 from tests.cases.shown import ANSWERS, SHOWN
 from tests.support.hosts import first_fix
+from tests.support.in_process import invoked
 
 
 def judged(name: str, root: Path) -> dict[str, Any]:
@@ -28,9 +27,7 @@ def judged(name: str, root: Path) -> dict[str, Any]:
     snapshot = root / "machine.json"
     snapshot.write_text(json.dumps({"schema": 1, "gpudoctor": found["gpudoctor"], "machine": found["machine"]}))
     arguments = ["check", "--from", str(snapshot), "--format", "json"]
-    result = CliRunner().invoke(gpudoctor, arguments, standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
+    result = invoked(*arguments)
     answered: dict[str, Any] = json.loads(result.stdout)
     return answered
 

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from gpudoctor.cli import gpudoctor
 from gpudoctor.host import InputError
 from gpudoctor.intake.described import described_machine
 from gpudoctor.intake.description import Description
@@ -20,6 +19,7 @@ from gpudoctor.render.style import PLAIN
 from gpudoctor.report import Subject, make_report
 from gpudoctor.step import RunStep
 from gpudoctor.testing import no_gpu_machine
+from tests.support.in_process import invoked
 from tests.support.judging import judged
 
 NO_KERNEL = "no kernel image is available for execution on the device"
@@ -34,10 +34,7 @@ Nvidia driver version: 580.95.05
 
 
 def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(gpudoctor, arguments, standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
-    return result
+    return invoked(*arguments)
 
 
 def plain(*arguments: str) -> str:

@@ -7,17 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
-from gpudoctor.cli import gpudoctor
 from gpudoctor.host import InputError
+from tests.support.in_process import invoked
 
 
 def run(*arguments: str, given: str | None = None) -> str:
-    result = CliRunner().invoke(gpudoctor, list(arguments), standalone_mode=False, input=given)
-    if result.exception is not None:
-        raise result.exception
-    return result.stdout
+    return invoked(*arguments, given=given).stdout
 
 
 def whatif(*arguments: str) -> dict[str, Any]:

@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace as change
 
-from gpudoctor.cli.dockerfile import dockerfile
 from gpudoctor.dockerfile.compose import read_compose
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.reading import read_recipe
@@ -30,6 +28,7 @@ from gpudoctor.intake.description import Description
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.suites import image_checks
 from tests.support.check_cases import matrix
+from tests.support.in_process import invoked
 
 
 def image_of(text: str, files: dict[str, str] | None = None, target: str = "", **arguments: str) -> Image:
@@ -432,6 +431,13 @@ def dockerfile_report(tmp_path: Path, *options: str) -> dict[str, Any]:
     """The report of a folder, without notes."""
     report: dict[str, Any] = json.loads(run(str(tmp_path), *options, "--format", "json")[1])
     return {**report, "findings": [one for one in report["findings"] if one["severity"] != "note"]}
+
+
+def of_compose(folder: Path, text: str) -> list[Any]:
+    """The findings of a compose file, without notes."""
+    (folder / "compose.yaml").write_text(text)
+    found: list[Any] = dockerfile_report(folder / "compose.yaml")["findings"]
+    return found
 
 
 def found_for(tmp_path: Path, gpu: str, dockerfile_: str, compose: str = "") -> list[dict[str, object]]:
@@ -1156,9 +1162,7 @@ def test_mutated_compose_files_never_crash(new: str, at: int):
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(dockerfile, arguments, standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
+    result = invoked("dockerfile", *arguments)
     return result.return_value, result.stdout
 
 

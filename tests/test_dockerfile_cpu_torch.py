@@ -9,7 +9,7 @@ import pytest
 
 from gpudoctor.dockerfile.torch import torch_of
 from tests.support.check_cases import matrix
-from tests.test_dockerfile import dockerfile_report, findings, image_of, lines
+from tests.test_dockerfile import findings, image_of, lines, of_compose
 
 CPU = "https://download.pytorch.org/whl/cpu"
 CUDA = "FROM nvidia/cuda:12.8.1-cudnn-runtime-ubuntu22.04\n"
@@ -185,8 +185,7 @@ def composed(tmp_path: Path, text: str, compose: str = GIVEN, base: str = CONDA)
     (tmp_path / "environment.yml").write_text(
         "channels: [conda-forge]\ndependencies:\n  - python=3.12\n  - pytorch\n"
     )
-    (tmp_path / "compose.yaml").write_text(compose)
-    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    found = of_compose(tmp_path, compose)
     return [one for one in found if one["slug"] == "image-torch-cpu-only"]
 
 

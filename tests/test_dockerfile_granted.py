@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.test_dockerfile import dockerfile_report
+from tests.test_dockerfile import dockerfile_report, of_compose
 
 VLLM = "image: vllm/vllm-openai:v0.11.0, ipc: host"
 ROCM = "image: 'rocm/vllm:latest', ipc: host"
@@ -23,9 +23,7 @@ def reserved(device: str) -> str:
 
 def told(tmp_path: Path, service: str, dockerfile: str = "") -> list[Any]:
     (tmp_path / "Dockerfile").write_text(dockerfile)
-    (tmp_path / "compose.yaml").write_text(f"services:\n  serve:\n    <<: {{{service}}}\n")
-    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
-    return [one for one in found if one["severity"] != "note"]
+    return of_compose(tmp_path, f"services:\n  serve:\n    <<: {{{service}}}\n")
 
 
 def fix(finding: Any, tmp_path: Path) -> str:

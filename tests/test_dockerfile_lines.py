@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_dockerfile import dockerfile_report, findings, lines, run
+from tests.test_dockerfile import findings, lines, of_compose, run
 from tests.test_dockerfile_amd_images import first_fix
 
 OLLAMA = "image: ollama/ollama:rocm"
@@ -53,15 +53,13 @@ FIXES = {
 @pytest.mark.parametrize("name", FIXES)
 def test_a_fix_names_the_line_that_it_adds_to(tmp_path: Path, name: str):
     service, slug, fix = FIXES[name]
-    (tmp_path / "compose.yaml").write_text(f"services:\n  a:\n    {service}\n")
-    found = [one for one in dockerfile_report(tmp_path / "compose.yaml")["findings"] if one["slug"] == slug]
+    found = [one for one in of_compose(tmp_path, f"services:\n  a:\n    {service}\n") if one["slug"] == slug]
     assert [first_fix([one]) for one in found] == [f"{tmp_path}/compose.yaml:{fix}"]
 
 
 def test_a_refused_reservation_is_found_at_its_device(tmp_path: Path):
     text = f"services:\n  a:\n    {FIXES['no capabilities'][0]}\n"
-    (tmp_path / "compose.yaml").write_text(text)
-    (found,) = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    (found,) = of_compose(tmp_path, text)
     assert found["evidence"][0]["source"] == f"{tmp_path}/compose.yaml:9"
 
 

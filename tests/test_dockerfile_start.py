@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.test_dockerfile import dockerfile_report, findings, lines
+from tests.test_dockerfile import dockerfile_report, findings, lines, of_compose
 
 BASE = "FROM python:3.12-slim\nRUN pip install gpudoctor-cli\nWORKDIR /app\nCOPY app.py entry.sh ./\n"
 PREFLIGHT = 'ENTRYPOINT ["gpudoctor", "preflight", "--"]\n'
@@ -113,16 +113,14 @@ def test_a_service_that_passes_over_the_script_that_activates_is_reported_at_its
         'ENTRYPOINT ["/start.sh"]\nCMD ["python", "app.py"]\n'
     )
     service = "{build: ., gpus: all, entrypoint: [python, app.py]}"
-    (tmp_path / "compose.yaml").write_text(f"services:\n  a: {service}\n  b: {{build: ., gpus: all}}\n")
-    (found,) = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    (found,) = of_compose(tmp_path, f"services:\n  a: {service}\n  b: {{build: ., gpus: all}}\n")
     assert (found["slug"], found["subject"]) == ("image-environment-off-path", "service a")
     assert "compose.yaml:2: /opt/venv/bin/python in place of python" in str(found["fixes"][1])
 
 
 def test_one_image_of_two_services_is_reported_once(tmp_path: Path):
     (tmp_path / "Dockerfile").write_text(BASE + 'ENTRYPOINT gpudoctor preflight --\nCMD ["python", "app.py"]\n')
-    (tmp_path / "compose.yaml").write_text("services:\n  a: {build: .}\n  b: {build: .}\n")
-    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    found = of_compose(tmp_path, "services:\n  a: {build: .}\n  b: {build: .}\n")
     assert [one["slug"] for one in found] == ["image-preflight-without-command"]
 
 
@@ -239,8 +237,7 @@ PASSED = {
 def composed_on_slim(tmp_path: Path, image: str, service: str) -> list[Any]:
     (tmp_path / "entry.sh").write_text('set -e\nexec gpudoctor preflight --require "gpu>=1" -- "$@"\n')
     (tmp_path / "Dockerfile").write_text(BASE + "RUN pip install torch\n" + image.replace("/entry", "/app/entry"))
-    (tmp_path / "compose.yaml").write_text(f"services:\n  serve:\n    build: .\n    <<: {service}\n")
-    return [one for one in dockerfile_report(tmp_path / "compose.yaml")["findings"] if one["severity"] != "note"]
+    return of_compose(tmp_path, f"services:\n  serve:\n    build: .\n    <<: {service}\n")
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -285,8 +282,7 @@ def test_the_variables_of_an_env_file_count(tmp_path: Path, name: str):
     files, text, hides = ENV_FILES[name]
     (tmp_path / "gpu.env").write_text(text)
     service = f"{{image: vllm/vllm-openai:v0.11.0, gpus: all, ipc: host, env_file: {files}}}"
-    (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {service}\n")
-    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    found = of_compose(tmp_path, f"services:\n  serve: {service}\n")
     assert [one["slug"] for one in found] == ["compose-hides-gpus"] * hides
     at = f"gpu.env:{text.count(chr(10))}: leave out CUDA_VISIBLE_DEVICES"
     assert not hides or at in found[0]["fixes"][0]["steps"][0]["text"]
@@ -360,8 +356,7 @@ def test_a_reservation_that_compose_refuses(tmp_path: Path, name: str):
     device, refused = REFUSED_BY_COMPOSE[name]
     reserved = f"deploy: {{resources: {{reservations: {{devices: [{device}]}}}}}}"
     service = f"{{image: vllm/vllm-openai:v0.11.0, ipc: host, {reserved}}}"
-    (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {service}\n")
-    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    found = of_compose(tmp_path, f"services:\n  serve: {service}\n")
     assert ("compose-reservation-refused" in [one["slug"] for one in found]) == refused
 
 
@@ -381,8 +376,7 @@ def test_libraries_without_compute_are_told(tmp_path: Path, name: str):
     capabilities, variable, without = LIBRARIES[name]
     reserved = f"deploy: {{resources: {{reservations: {{devices: [{{count: 1, capabilities: {capabilities}}}]}}}}}}"
     service = f"image: vllm/vllm-openai:v0.11.0, ipc: host, environment: {{{variable}}}, {reserved}"
-    (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {{{service}}}\n  smi: {{image: x, {reserved}}}\n")
-    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    found = of_compose(tmp_path, f"services:\n  serve: {{{service}}}\n  smi: {{image: x, {reserved}}}\n")
     assert [one["slug"] for one in found] == ["compose-without-libcuda"] * without
 
 
@@ -402,8 +396,7 @@ AS_USER = {
 def test_a_service_with_a_user_of_its_own_cannot_enter_root(tmp_path: Path, name: str):
     text, fix = AS_USER[name]
     service = f"{{image: vllm/vllm-openai:v0.11.0, gpus: all, ipc: host, {text}}}"
-    (tmp_path / "compose.yaml").write_text(f"services:\n  serve: {service}\n")
-    found = dockerfile_report(tmp_path / "compose.yaml")["findings"]
+    found = of_compose(tmp_path, f"services:\n  serve: {service}\n")
     assert [one["slug"] for one in found] == ["image-user-without-access"] * bool(fix)
     assert not fix or fix in found[0]["fixes"][0]["steps"][0]["text"]
 

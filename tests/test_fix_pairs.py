@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import islice
-
 import pytest
 
 from gpudoctor.machine import Machine
@@ -13,7 +11,7 @@ from tests.support.faulty_machines import MACHINES
 from tests.support.judging import plan_of
 from tests.support.plan_rules import outcome
 
-SAMPLE = dict(islice(pairs(), 0, None, 60))
+SAMPLE = dict(pairs(every=60))
 
 
 @pytest.mark.parametrize("slug", MACHINES)

@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,11 @@ from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep, RunStep, Step
 from tests.support.machines import change, nvidia_machine
 from tests.support.made_environments import make_venv_with_pip
-from tests.support.torch_indexes import only_these, served, write_indexes
+from tests.support.torch_indexes import only_these
 
 MATRIX = load_matrix()
 POETRY = os.environ.get("GPUDOCTOR_TEST_POETRY") or shutil.which("poetry")
 needs_uv = pytest.mark.skipif(shutil.which("uv") is None, reason="needs uv")
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root = tmp_path_factory.mktemp("indexes")
-    write_indexes(root)
-    with served(root) as address:
-        yield address
 
 
 class Patient:

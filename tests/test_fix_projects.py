@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ from tests.support.environments import write_conda, write_distribution, write_to
 from tests.support.in_process import gpudoctor
 from tests.support.machines import change, environment, nvidia_gpu, nvidia_machine, torch
 from tests.support.made_environments import make_venv_with_pip
-from tests.support.torch_indexes import only_these, served, write_indexes
+from tests.support.torch_indexes import only_these
 
 MATRIX = load_matrix()
 CU128 = ReplaceTorch("2.13.0", "cu128", "download.pytorch.org", "https://x.example/cu128")
@@ -448,14 +448,6 @@ def test_what_a_project_names_is_read_from_the_tables_of_every_tool(
 
 
 # --- the real tools ----------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root = tmp_path_factory.mktemp("indexes")
-    write_indexes(root)
-    with served(root) as address:
-        yield address
 
 
 class Project:

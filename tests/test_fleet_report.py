@@ -31,6 +31,7 @@ from tests.support.check_cases import matrix
 from tests.support.faulty_machines import MACHINES
 from tests.support.fleet_nodes import KINDS
 from tests.support.fleets import FOR_NVIDIA, ODDITIES, Fleet, fleet
+from tests.support.in_process import invoked
 
 
 def merged(machines: dict[str, Machine], **options: Any) -> FleetReport:
@@ -46,10 +47,7 @@ def nodes(count: int, **odd_ones: Machine) -> dict[str, Machine]:
 
 
 def run(*arguments: str, text: str | None = None) -> Result:
-    result = CliRunner().invoke(gpudoctor, ["fleet", "report", *arguments], standalone_mode=False, input=text)
-    if result.exception is not None:
-        raise result.exception
-    return result
+    return invoked("fleet", "report", *arguments, given=text)
 
 
 def written(folder: Path, machines: dict[str, Machine]) -> Path:

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 from msgspec.structs import replace
 
-from gpudoctor.cli import gpudoctor
 from gpudoctor.fleet import nodes as fleet_nodes
 from gpudoctor.fleet.documents import Document
 from gpudoctor.fleet.merge import merge
@@ -27,6 +26,7 @@ from tests.support.check_cases import matrix
 from tests.support.faulty_machines import MACHINES
 from tests.support.fleet_nodes import KINDS, with_noise
 from tests.support.fleets import ODDITIES, Fleet
+from tests.support.in_process import invoked
 
 H100 = KINDS["h100"]
 
@@ -53,10 +53,7 @@ def without_gpus() -> Machine:
 
 
 def run(*arguments: str, text: str | None = None) -> Result:
-    result = CliRunner().invoke(gpudoctor, ["fleet", "report", *arguments], standalone_mode=False, input=text)
-    if result.exception is not None:
-        raise result.exception
-    return result
+    return invoked("fleet", "report", *arguments, given=text)
 
 
 def snapshot(machine: Machine, **keys: str) -> bytes:

@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ from tests.support.in_process import gpudoctor
 from tests.support.judging import finding
 from tests.support.machines import change, environment, nvidia_gpu, nvidia_machine, torch
 from tests.support.made_environments import make_venv_with_pip
-from tests.support.torch_indexes import only_these, served, write_indexes
+from tests.support.torch_indexes import only_these
 
 MATRIX = load_matrix()
 TORCH = ("torch", "torchvision")
@@ -543,14 +543,6 @@ def test_remains_without_record_are_removed_first_and_nothing_outside_the_enviro
 
 
 # --- the real tools ---------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root = tmp_path_factory.mktemp("indexes")
-    write_indexes(root)
-    with served(root) as address:
-        yield address
 
 
 class Patient:

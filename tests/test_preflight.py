@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.support.environments import write_torch, write_venv
+from tests.support.in_process import gpudoctor
 
 PREFLIGHT = [sys.executable, "-m", "gpudoctor", "preflight", "--level", "static"]
 NEVER_MET = ["--require", "gpu>=4096"]
@@ -24,12 +26,22 @@ def python(tmp_path: Path) -> Path:
     return tmp_path / "venv"
 
 
-def start(python: Path, *words: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+PLAIN = ("--ignore", "GPD1", "--ignore", "GPD2")
+
+
+def start(
+    python: Path, *words: str, cwd: Path | None = None, options: Sequence[str] = PLAIN, **variables: str
+) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GPUDOCTOR_")}
     return subprocess.run(
-        [*PREFLIGHT, "--python", str(python), "--ignore", "GPD1", "--ignore", "GPD2", *words],
+        [*PREFLIGHT, "--python", str(python), *options, *words],
         capture_output=True, text=True, check=False, timeout=120, cwd=cwd or python, env={**kept, **variables},
     )  # fmt: skip
+
+
+def here(python: Path, *words: str, options: Sequence[str] = PLAIN) -> subprocess.CompletedProcess[str]:
+    """The same where no command is started: then it needs no process of its own."""
+    return gpudoctor(*PREFLIGHT[3:], "--python", str(python), *options, *words, cwd=python)
 
 
 def test_the_command_takes_over_with_its_own_number_status_and_streams(python: Path):
@@ -73,7 +85,8 @@ def test_a_refusal_starts_nothing_and_tells_cause_and_way_out(python: Path):
     ],
 )
 def test_exit_codes(python: Path, words: list[str], plain: int, refusal: int, command: bool):
-    done = start(python, *words, *(["--", "true"] if command else []))
+    run = here if refusal or not command else start
+    done = run(python, *words, *(["--", "true"] if command else []))
     assert done.returncode == (refusal if command else plain)
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
@@ -97,19 +110,12 @@ def test_exit_codes(python: Path, words: list[str], plain: int, refusal: int, co
 )
 def test_what_a_project_says_holds_or_is_refused_with_its_place(python: Path, content: str, told: str):
     (python / "gpudoctor.toml").write_bytes(content.encode("utf-8", "surrogateescape"))
-    done = start(python, "--", "true") if "ignore" not in content else start_with_own_ignore(python)
+    own = PLAIN if "ignore" not in content else ("--select", "GPD4")  # --ignore would stand in its place
+    done = (here if told else start)(python, "--", "true", options=own)
     refused = 121 if told in ("torch-missing", "requirement-not-met") else 122
     assert done.returncode == (refused if told else 0)
     assert told in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def start_with_own_ignore(python: Path) -> subprocess.CompletedProcess[str]:
-    """Without `--ignore`, which would stand in the place of the project's."""
-    return subprocess.run(
-        [*PREFLIGHT, "--python", str(python), "--select", "GPD4", "--", "true"],
-        capture_output=True, text=True, check=False, timeout=120, cwd=python,
-    )  # fmt: skip
 
 
 def test_settings_may_stand_in_pyproject_and_every_source_of_requirements_counts(python: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from gpudoctor.preflight.interpreter import interpreter_of
 from tests.support.environments import write_conda, write_venv
+from tests.support.in_process import chdir
 from tests.test_preflight import PREFLIGHT
 
 TO_PROJECT = {
@@ -98,36 +100,55 @@ def places(tmp_path: Path) -> dict[str, Path]:
     return {name: tmp_path / name for name in ("app", "active", "work", "conda")}
 
 
+def variables(places: dict[str, Path]) -> dict[str, str]:
+    return {
+        "PATH": f"{places['app']}/bin:/usr/bin:/bin",
+        "VIRTUAL_ENV": str(places["active"]),
+        "MAMBA_ROOT_PREFIX": str(places["conda"]),
+        "HOME": str(places["app"].parent),
+    }
+
+
 def judged(places: dict[str, Path], command: str, *options: str) -> str:
     """The prefix that the line on success names."""
-    import shlex
-
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("GPUDOCTOR_", "CONDA", "UV_"))}
-    path = f"{places['app']}/bin:/usr/bin:/bin"
-    variables = {"PATH": path, "VIRTUAL_ENV": str(places["active"]), "MAMBA_ROOT_PREFIX": str(places["conda"])}
-    variables["HOME"] = str(places["app"].parent)
     words = shlex.split(command.format(**places))
     done = subprocess.run(
         [*PREFLIGHT, "--select", "GPD401", *options, "--", *words],
-        capture_output=True, text=True, check=False, timeout=60, cwd=places["work"], env={**kept, **variables},
+        capture_output=True, text=True, check=False, timeout=60, cwd=places["work"],
+        env={**kept, **variables(places)},
     )  # fmt: skip
     return done.stderr.split("Python in ")[1].split(" (")[0]
 
 
+def prefix_of(places: dict[str, Path], command: str) -> Path | None:
+    """The environment of the interpreter that the command runs; None where nothing tells."""
+    with chdir(places["work"]):
+        found = interpreter_of(shlex.split(command.format(**places)), variables(places))
+    return Path(found).parent.parent if found else None
+
+
+def test_what_the_command_runs_is_judged_and_else_the_active_environment(places: dict[str, Path]):
+    assert Path(judged(places, TO_PROJECT["by its name"])).resolve() == places["app"]
+    assert judged(places, TO_CONDA["conda by name"]) == str(places["conda"] / "envs" / "gpu")
+    assert judged(places, OPEN["a script of a shell"]) == str(places["active"])
+
+
 @pytest.mark.parametrize("name", TO_PROJECT)
-def test_the_interpreter_of_the_command_is_judged(places: dict[str, Path], name: str):
-    found = Path(judged(places, TO_PROJECT[name]))
-    assert found.resolve() == places["app"]
+def test_the_interpreter_of_the_command_is_found(places: dict[str, Path], name: str):
+    found = prefix_of(places, TO_PROJECT[name])
+    assert found is not None and found.resolve() == places["app"]
 
 
 @pytest.mark.parametrize("name", TO_CONDA)
-def test_the_environment_that_conda_runs_in_is_judged(places: dict[str, Path], name: str):
-    assert judged(places, TO_CONDA[name]) == str(places["conda"] / "envs" / "gpu")
+def test_the_environment_that_conda_runs_in_is_found(places: dict[str, Path], name: str):
+    assert prefix_of(places, TO_CONDA[name]) == places["conda"] / "envs" / "gpu"
 
 
 @pytest.mark.parametrize("name", OPEN)
-def test_where_nothing_tells_the_active_environment_is_judged(places: dict[str, Path], name: str):
-    assert judged(places, OPEN[name]) == str(places["active"])
+def test_where_nothing_tells_no_interpreter_is_named(places: dict[str, Path], name: str):
+    found = prefix_of(places, OPEN[name])
+    assert found in (None, places["active"])
 
 
 @pytest.mark.parametrize("command", ["env -i python3 train.py", "sudo python3 train.py"])

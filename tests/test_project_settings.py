@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,13 +20,20 @@ from tests.support.hosts import Host
 DESCRIBED = ("--gpu", "RTX 4090", "--driver", "580.95.05", "--torch", "2.9.1+cu128")
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """A folder with settings; in it a recorded machine of one GPU, as a root and as a snapshot."""
-    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A recorded machine of one GPU, as a root and as a snapshot."""
+    folder = tmp_path_factory.mktemp("recorded")
+    host = Host(folder / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.9.1+cu128")
     host.run()
-    (tmp_path / "snapshot.json").write_text(gpudoctor(tmp_path, "snapshot", "--root", "root").stdout)
-    return tmp_path
+    (folder / "snapshot.json").write_text(gpudoctor(folder, "snapshot", "--root", "root").stdout)
+    return folder
+
+
+@pytest.fixture
+def project(recorded: Path, tmp_path: Path) -> Path:
+    """A folder for settings, with that machine in it."""
+    return Path(shutil.copytree(recorded, tmp_path / "project", symlinks=True))
 
 
 def gpudoctor(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -17,6 +17,7 @@ from gpudoctor.recommend import Recommendation, Recommended, recommend
 from gpudoctor.situation import Situation
 from gpudoctor.step import ManualStep
 from tests.support.environments import write_venv
+from tests.support.in_process import invoked
 from tests.support.machines import (
     amd_gpu,
     amd_machine,
@@ -42,9 +43,7 @@ NO_CONTAINER = ("--container", "none")
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(gpudoctor, ["recommend", *arguments], standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
+    result = invoked("recommend", *arguments)
     return result.return_value, result.stdout
 
 

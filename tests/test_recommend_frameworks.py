@@ -10,14 +10,13 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli import gpudoctor
+from tests.support.in_process import invoked
 
 
 def run(framework: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     command = ["recommend", "--framework", framework, "--format", "json", "--python-version", "3.12"]
     command += ["--container", "none", *arguments]
-    result = CliRunner().invoke(gpudoctor, command, standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
+    result = invoked(*command)
     return result.return_value, json.loads(result.stdout)
 
 

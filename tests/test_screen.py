@@ -36,6 +36,7 @@ from tests.support.check_cases import matrix
 from tests.support.environments import write_torch, write_venv
 from tests.support.faulty_machines import MACHINES
 from tests.support.hosts import Host
+from tests.support.in_process import gpudoctor
 from tests.support.judging import judged
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -69,11 +70,7 @@ def environ(**variables: str) -> dict[str, str]:
 
 
 def piped(*arguments: str, cwd: Path | None = None, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "gpudoctor", *arguments],
-        capture_output=True, text=True, check=False, timeout=120, cwd=cwd, env=environ(**variables),
-    )  # fmt: skip
-    return done.stdout
+    return gpudoctor(*arguments, cwd=cwd, environ=environ(**variables)).stdout
 
 
 @pytest.fixture

@@ -6,22 +6,19 @@ import json
 import subprocess
 from typing import Any
 
-from click.testing import CliRunner, Result
+from click.testing import Result
 from msgspec.structs import replace
 
-from gpudoctor.cli import gpudoctor
 from gpudoctor.machine import NvidiaStack
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.recommend.variants import variants
 from gpudoctor.situation import Situation
+from tests.support.in_process import invoked
 from tests.support.machines import nvidia_gpu, nvidia_machine
 
 
 def run(*arguments: str) -> Result:
-    result = CliRunner().invoke(gpudoctor, ["variants", *arguments], standalone_mode=False)
-    if result.exception is not None:
-        raise result.exception
-    return result
+    return invoked("variants", *arguments)
 
 
 def asked(*arguments: str) -> dict[str, Any]:

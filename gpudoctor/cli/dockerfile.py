@@ -25,8 +25,15 @@ if TYPE_CHECKING:
     from gpudoctor.dockerfile.frameworks import ImageFramework
     from gpudoctor.dockerfile.recipe import Recipe
 
-_TARGET = Option(("--target",), "target", "The stage that is built. [default: the last]", metavar="STAGE")
-_BUILD_ARG = Option(("--build-arg",), "arguments", "As for the build.", metavar="NAME=VALUE", multiple=True)
+_TARGET = Option("--target", "The stage that is built. [default: the last]", metavar="STAGE", in_environment=False)
+_BUILD_ARG = Option(
+    "--build-arg",
+    "As for the build.",
+    metavar="NAME=VALUE",
+    multiple=True,
+    in_environment=False,
+    parameter="arguments",
+)
 
 
 @command()

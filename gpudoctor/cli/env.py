@@ -17,10 +17,7 @@ from gpudoctor.command_line.running import tell
 if TYPE_CHECKING:
     from gpudoctor.command_line.machine_source import Sources
 
-_SHELL = Option(
-    ("--shell",), "shell", "For whom the lines are. [default: sh]",
-    choices=("sh", "fish", "json"), variable="GPUDOCTOR_SHELL",
-)  # fmt: skip
+_SHELL = Option("--shell", "For whom the lines are. [default: sh]", choices=("sh", "fish", "json"))
 
 
 @command()

@@ -63,7 +63,7 @@ check_options = click.argument("check_options", nargs=-1, type=click.UNPROCESSED
 @click.option(
     "--nodes", default="", metavar="NODES", help="The nodes: gpu[01-64]. [default: those that the engine knows]"
 )
-@option(replace(options.level("How deep to look on each node. [default: driver]"), variable=""))
+@option(replace(options.level("How deep to look on each node. [default: driver]"), in_environment=False))
 @timeout_option
 @click.option("--dry-run", is_flag=True, help="Print what would be started.")
 @click.option("--keep", metavar="DIR", default="", help="Keep the documents of the nodes in DIR.")
@@ -162,7 +162,7 @@ def _check_options(words: tuple[str, ...], refused: tuple[str, ...] = _NOT_OF_A_
         raise InputError(f"after --: {' '.join(words)[:80]!r} are no options of `gpudoctor check`")
     for row in LINE.options:
         if row.key in refused and row.key in given:
-            raise InputError(f"after --: {row.names[-1]} is no matter of a node; give it to `gpudoctor fleet check`")
+            raise InputError(f"after --: {row.name} is no matter of a node; give it to `gpudoctor fleet check`")
     return words
 
 

@@ -17,8 +17,10 @@ from gpudoctor.host import InputError
 @command()
 @machine_options
 @variable_option
-@option(replace(PRIVATE, variable=""))  # what is made to be passed on
-@option(Option(("--files",), "files", "Record the files that probes read in DIR, a new folder.", metavar="DIR"))
+@option(replace(PRIVATE, in_environment=False))  # what is made to be passed on
+@option(
+    Option("--files", "Record the files that probes read in DIR, a new folder.", metavar="DIR", in_environment=False)
+)
 def snapshot(examined: ExaminationOptions, variables: dict[str, str], private: bool, files: str | None) -> int:
     """Print this machine as one JSON document; `check --from FILE` reads it back.
 

@@ -24,17 +24,15 @@ REQUIRE_VARIABLE, REQUIRE_SEPARATOR = "GPUDOCTOR_REQUIRE", ";"
 
 def level(help: str, choices: tuple[str, ...] = LEVELS) -> Option:
     """How deep to look: each command has its own reach and default."""
-    return Option(("--level",), "level", help, choices=choices, variable="GPUDOCTOR_LEVEL")
+    return Option("--level", help, choices=choices)
 
 
 PYTHON = Option(
-    ("--python",), "python", "Examined interpreter, venv or conda prefix. [default: the active one, else .venv]",
-    metavar="PATH", variable="GPUDOCTOR_PYTHON",
-)  # fmt: skip
+    "--python", "Examined interpreter, venv or conda prefix. [default: the active one, else .venv]", metavar="PATH"
+)
 ROOT = Option(
-    ("--root",), "root", "Read the machine below DIR (a mounted image, /host, a recording); nothing is run.",
-    metavar="DIR", variable="GPUDOCTOR_ROOT",
-)  # fmt: skip
+    "--root", "Read the machine below DIR (a mounted image, /host, a recording); nothing is run.", metavar="DIR"
+)
 MACHINE = (
     level(
         "How deep to look: static reads files only, driver also starts the drivers' libraries, quick, standard and "
@@ -44,57 +42,49 @@ MACHINE = (
     ROOT,
 )
 ENV = Option(
-    ("--env",), "variables", "A variable of the examined process; where no process is examined, only these are set.",
-    metavar="NAME=VALUE", multiple=True, variable="GPUDOCTOR_ENV", separator=";",
-)  # fmt: skip
-GPU = Option(
-    ("--gpu",), "gpus", "A GPU: name, PCI id, chip, sm_NN or gfxNNNN.",
-    metavar="NAME", multiple=True, variable="GPUDOCTOR_GPU", separator=";",
-)  # fmt: skip
-DRIVER = Option(
-    ("--driver",), "driver", "Version of the kernel driver.", metavar="VERSION", variable="GPUDOCTOR_DRIVER"
+    "--env",
+    "A variable of the examined process; where no process is examined, only these are set.",
+    metavar="NAME=VALUE",
+    multiple=True,
+    separator=";",
+    parameter="variables",
 )
+GPU = Option(
+    "--gpu",
+    "A GPU: name, PCI id, chip, sm_NN or gfxNNNN.",
+    metavar="NAME",
+    multiple=True,
+    separator=";",
+    parameter="gpus",
+)
+DRIVER = Option("--driver", "Version of the kernel driver.", metavar="VERSION")
 DESCRIPTION = (
     GPU,
     DRIVER,
-    Option(("--kernel",), "kernel", "Release of the kernel.", metavar="RELEASE", variable="GPUDOCTOR_KERNEL"),
+    Option("--kernel", "Release of the kernel.", metavar="RELEASE"),
+    Option("--os", "Distribution, such as ubuntu-22.04.", metavar="ID-VERSION"),
+    Option("--platform", "Processor: linux/amd64 or linux/arm64.", metavar="PLATFORM"),
+    Option("--container", "Kind of container: docker, podman, kubernetes ... or none.", metavar="KIND"),
+    Option("--torch", "torch; without +BUILD the package index's own build.", metavar="VERSION[+BUILD]"),
+    Option("--python-version", "Version of the examined Python.", metavar="X.Y"),
     Option(
-        ("--os",), "os", "Distribution, such as ubuntu-22.04.", metavar="ID-VERSION", variable="GPUDOCTOR_OS"
+        "--package",
+        "An installed package.",
+        metavar="NAME==VERSION",
+        multiple=True,
+        separator=";",
+        parameter="packages",
     ),
+    Option("--kernel-log", "File with the kernel log (`dmesg`, journal); - reads stdin.", metavar="FILE"),
     Option(
-        ("--platform",), "platform", "Processor: linux/amd64 or linux/arm64.",
-        metavar="PLATFORM", variable="GPUDOCTOR_PLATFORM",
+        "--error", "An error message that you saw.", metavar="TEXT", multiple=True, separator="\n", parameter="errors"
     ),
-    Option(
-        ("--container",), "container", "Kind of container: docker, podman, kubernetes ... or none.",
-        metavar="KIND", variable="GPUDOCTOR_CONTAINER",
-    ),
-    Option(
-        ("--torch",), "torch", "torch; without +BUILD the package index's own build.",
-        metavar="VERSION[+BUILD]", variable="GPUDOCTOR_TORCH",
-    ),
-    Option(
-        ("--python-version",), "python_version", "Version of the examined Python.",
-        metavar="X.Y", variable="GPUDOCTOR_PYTHON_VERSION",
-    ),
-    Option(
-        ("--package",), "packages", "An installed package.",
-        metavar="NAME==VERSION", multiple=True, variable="GPUDOCTOR_PACKAGE", separator=";",
-    ),
-    Option(
-        ("--kernel-log",), "kernel_log", "File with the kernel log (`dmesg`, journal); - reads stdin.",
-        metavar="FILE", variable="GPUDOCTOR_KERNEL_LOG",
-    ),
-    Option(
-        ("--error",), "errors", "An error message that you saw.",
-        metavar="TEXT", multiple=True, variable="GPUDOCTOR_ERROR", separator="\n",
-    ),
-)  # fmt: skip
+)
 
 
 def snapshot_file(help: str) -> Option:
     """A machine that was recorded."""
-    return Option(("--from",), "snapshot_file", help, metavar="FILE", variable="GPUDOCTOR_FROM")
+    return Option("--from", help, metavar="FILE", parameter="snapshot_file")
 
 
 def named_values(pairs: Iterable[str]) -> dict[str, str]:
@@ -111,26 +101,24 @@ def named_values(pairs: Iterable[str]) -> dict[str, str]:
 # --- how it is judged -------------------------------------------------------------------------------------
 
 REQUIRE = Option(
-    ("--require",), "require", "What is needed here: gpu>=8, gpu.memory>=70GiB, any(gfx in gfx942,gfx950), "
+    "--require",
+    "What is needed here: gpu>=8, gpu.memory>=70GiB, any(gfx in gfx942,gfx950), "
     f"torch>=2.6 ... It is an error if that is missing. [{REQUIRE_VARIABLE}, separated by {REQUIRE_SEPARATOR!r}]",
-    metavar="EXPR", multiple=True,
-)  # fmt: skip
-EXPECT = Option(
-    ("--expect",), "expect", "Nodes that must be there: gpu[01-64], or a file of names.",
-    metavar="NODES|FILE", variable="GPUDOCTOR_EXPECT",
-)  # fmt: skip
-GOLDEN = Option(
-    ("--golden",), "golden", "A snapshot or report of a node that is known to be good.",
-    metavar="FILE", variable="GPUDOCTOR_GOLDEN",
-)  # fmt: skip
-ROLES = Option(
-    ("--roles",), "roles", "Roles of nodes, a line each: gpu[01-32]=train.",
-    metavar="FILE", variable="GPUDOCTOR_ROLES",
-)  # fmt: skip
+    metavar="EXPR",
+    multiple=True,
+    in_environment=False,
+)
+EXPECT = Option("--expect", "Nodes that must be there: gpu[01-64], or a file of names.", metavar="NODES|FILE")
+GOLDEN = Option("--golden", "A snapshot or report of a node that is known to be good.", metavar="FILE")
+ROLES = Option("--roles", "Roles of nodes, a line each: gpu[01-32]=train.", metavar="FILE")
 MATRIX = Option(
-    ("--matrix",), "overlays", "YAML file that adds or replaces rows of the compatibility matrix.",
-    metavar="FILE", multiple=True, variable="GPUDOCTOR_MATRIX", separator=":",
-)  # fmt: skip
+    "--matrix",
+    "YAML file that adds or replaces rows of the compatibility matrix.",
+    metavar="FILE",
+    multiple=True,
+    separator=":",
+    parameter="overlays",
+)
 
 
 WHERE = (PYTHON, ROOT, ENV, snapshot_file(""), *DESCRIPTION, MATRIX)
@@ -140,54 +128,52 @@ WHERE = (PYTHON, ROOT, ENV, snapshot_file(""), *DESCRIPTION, MATRIX)
 def fail_on(help: str) -> Option:
     """The option for the verdict from which on a run fails."""
     choices = ("error", "warning", "never")
-    return Option(
-        ("--fail-on",), "fail_on", f"{help} [default: error]", choices=choices, variable="GPUDOCTOR_FAIL_ON"
-    )
+    return Option("--fail-on", f"{help} [default: error]", choices=choices)
 
 
-SELECT = Option(
-    ("--select",), "select", "Run only these checks.",
-    metavar="ID|SLUG|PREFIX", multiple=True, variable="GPUDOCTOR_SELECT",
-)  # fmt: skip
+SELECT = Option("--select", "Run only these checks.", metavar="ID|SLUG|PREFIX", multiple=True)
 IGNORE = Option(
-    ("--ignore",), "ignore", "Leave these problems out of the verdict; the reason is shown.",
-    metavar="ID|SLUG|PREFIX[=REASON]", multiple=True, variable="GPUDOCTOR_IGNORE",
-)  # fmt: skip
+    "--ignore",
+    "Leave these problems out of the verdict; the reason is shown.",
+    metavar="ID|SLUG|PREFIX[=REASON]",
+    multiple=True,
+)
 
 PLUGIN = Option(
-    ("--plugin",), "plugins", "Also run the checks of this plugin, installed beside gpudoctor.",
-    metavar="NAME", multiple=True, variable="GPUDOCTOR_PLUGIN",
-)  # fmt: skip
+    "--plugin",
+    "Also run the checks of this plugin, installed beside gpudoctor.",
+    metavar="NAME",
+    multiple=True,
+    parameter="plugins",
+)
 
 # --- how it is told ---------------------------------------------------------------------------------------
 
 
 def form(styles: tuple[str, ...] = FORMATS, help: str = "Form of what is printed.") -> Option:
     """The option for the form of the answer."""
-    return Option(("--format",), "style", f"{help} [default: text]", choices=styles, variable="GPUDOCTOR_FORMAT")
+    return Option("--format", f"{help} [default: text]", choices=styles, parameter="style")
 
 
 REPORT_FILE = Option(
-    ("--report-file",), "report_file", "Write the report to PATH, too (a Kubernetes termination log, say).",
-    metavar="PATH", variable="GPUDOCTOR_REPORT_FILE",
-)  # fmt: skip
+    "--report-file", "Write the report to PATH, too (a Kubernetes termination log, say).", metavar="PATH"
+)
 PRIVATE = Option(
-    ("--private",), "private", "Include home folders, user names, serial numbers, UUIDs: do not publish the output.",
-    flag=True, variable="GPUDOCTOR_PRIVATE",
-)  # fmt: skip
+    "--private", "Include home folders, user names, serial numbers, UUIDs: do not publish the output.", flag=True
+)
 
 
 def quiet(help: str) -> Option:
     """Say less."""
-    return Option(("-q", "--quiet"), "quiet", help, flag=True, variable="GPUDOCTOR_QUIET")
+    return Option("--quiet", help, flag=True, short="-q")
 
 
 def verbose(help: str) -> Option:
     """Say more."""
-    return Option(("-v", "--verbose"), "verbose", help, flag=True, variable="GPUDOCTOR_VERBOSE")
+    return Option("--verbose", help, flag=True, short="-v")
 
 
-NO_COLOR = Option(("--no-color",), "no_color", "Print without colour.", flag=True, variable="GPUDOCTOR_NO_COLOR")
+NO_COLOR = Option("--no-color", "Print without colour.", flag=True)
 
 
 def report(styles: tuple[str, ...] = FORMATS) -> tuple[Option, ...]:

@@ -14,18 +14,34 @@ from msgspec import Struct
 
 
 class Option(Struct, frozen=True):
-    """One option; a flag takes no value. `separator` parts several values in the variable that stands for it."""
+    """One option, by its long name; a flag takes no value."""
 
-    names: tuple[str, ...]
-    key: str
+    name: str
     help: str = ""
     metavar: str = "TEXT"
     flag: bool = False
     multiple: bool = False
-    choices: tuple[str, ...] = ()
-    variable: str = ""
     separator: str = ","
+    """Parts several values in the variable."""
+    choices: tuple[str, ...] = ()
+    short: str = ""
+    parameter: str = ""
+    """What commands call its value, if not as the option."""
+    in_environment: bool = True
+    """Whether a variable of its name counts, where the command line says nothing."""
     hidden: bool = False
+
+    @property
+    def key(self) -> str:
+        return self.parameter or self.name[2:].replace("-", "_")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.short, self.name) if self.short else (self.name,)
+
+    @property
+    def variable(self) -> str:
+        return f"GPUDOCTOR_{self.name[2:].replace('-', '_').upper()}" if self.in_environment else ""
 
 
 class CommandLine(Struct, frozen=True):
@@ -83,7 +99,7 @@ def add_variables(options: Iterable[Option], given: Given, environ: Mapping[str,
     """Add what the options' variables say, where the command line says nothing; an empty one says nothing either.
     What is wrong with one, or ""."""
     for option in options:
-        value = environ.get(option.variable, "") if option.variable else ""
+        value = environ.get(option.variable, "")
         if not value or option.key in given:
             continue
         if option.flag:
@@ -107,7 +123,7 @@ def words(options: Iterable[Option], given: Given) -> tuple[str, ...]:
         if not value:
             continue
         for text in value if option.multiple else (value,):
-            said += [option.names[-1]] if option.flag else [option.names[-1], text]
+            said += [option.name] if option.flag else [option.name, text]
     return tuple(said)
 
 

@@ -11,9 +11,10 @@ from contextlib import contextmanager
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.dockerfile.bounds import PATH, BoundError, Bounds, path
+from gpudoctor.dockerfile.bounds import BoundError, Bounds, path
 from gpudoctor.dockerfile.commands import Command, commands, script_commands
 from gpudoctor.dockerfile.conda import conda_installs, run_in_environment
+from gpudoctor.dockerfile.copied_files import CopiedFiles
 from gpudoctor.dockerfile.definitions import Definition
 from gpudoctor.dockerfile.environments import environment_of, makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Read, Start, Step
@@ -68,7 +69,9 @@ class Build:
         """Every ARG, with or without a value."""
         self.definitions: list[Definition] = []
         self.settings: dict[str, ImageVariable] = {}
-        self._known = ChainMap(_Values(self.settings), self.arguments)  # type: ignore[arg-type]
+        self._values: dict[str, str] = {}
+        """Those of the settings whose values are known."""
+        self._known = ChainMap(self._values, self.arguments)
         self.steps: list[Step] = []
         self.copied: list[CopyInstruction] = []
         self.folder, self.user, self.machine = "/", "", "x86_64"
@@ -134,7 +137,12 @@ class Build:
             self._declared.update(self.declare(one, self.arguments))
         elif one.name == "ENV":
             for name, value in self._pairs(one.text):
-                self.settings[name] = ImageVariable(name, self._setting(name, value), one.line)
+                known = self._setting(name, value)
+                self.settings[name] = ImageVariable(name, known, one.line)
+                if known is None:
+                    self._values.pop(name, None)
+                else:
+                    self._values[name] = known
                 self.definitions.append(Definition(name, one.line, value, "ENV"))
         elif one.name == "WORKDIR":
             self.folder = path(posixpath.join(self.folder, self._expanded(one.text.strip())))
@@ -156,10 +164,10 @@ class Build:
         elif one.name == "CMD":
             self._command, self._own_command = one, True
         elif one.name == "RUN":
-            files = _Files(self.folder, self.copied, one, self._read, self._bounds)
+            files = CopiedFiles(self.folder, self.copied, one, self._read, self._bounds)
             self._take(commands(one, self._known, self._bounds, self._names), files, 0)
 
-    def _take(self, found: Iterator[Command], files: _Files, depth: int) -> None:
+    def _take(self, found: Iterator[Command], files: CopiedFiles, depth: int) -> None:
         """The commands of a RUN, and those of the shell scripts that they run."""
         for whole in found:
             command, inside = run_in_environment(whole)
@@ -190,7 +198,7 @@ class Build:
                 script_ = installing_script(script, text)
                 self.steps.append(Step(command, install, script_, environment, self.user, python))
 
-    def _asked_of_uv(self, files: _Files) -> str:
+    def _asked_of_uv(self, files: CopiedFiles) -> str:
         """The Python that the project in the working directory asks for: by .python-version, else by pyproject.toml.
         Each is read once."""
         if files.folder not in self._pythons:
@@ -200,7 +208,7 @@ class Build:
             self._pythons[files.folder] = pinned[1] if pinned else named[1] if named else ""
         return self._pythons[files.folder]
 
-    def _script(self, path: str, files: _Files) -> str | None:
+    def _script(self, path: str, files: CopiedFiles) -> str | None:
         """The text of a script. Each is read once."""
         whole = files.whole(path)
         if whole not in self._scripts:
@@ -221,7 +229,7 @@ class Build:
         except BoundError:
             return None
 
-    def _installs(self, command: Command, files: _Files) -> tuple[PipInstall | None, ...]:
+    def _installs(self, command: Command, files: CopiedFiles) -> tuple[PipInstall | None, ...]:
         """What a command installs. With environment.yml both conda and pip install something."""
         of_conda = conda_installs(command, files, self._bounds, self.machine)
         if of_conda:
@@ -231,7 +239,7 @@ class Build:
     def _started(self, one: Instruction, before: tuple[str, ...] = ()) -> Start:
         """What a container runs when it starts. What it surely installs by pip belongs to the image."""
         run = replace(one, argv=(*before, *one.argv)) if before and one.argv else one
-        files = _Files(self.folder, self.copied, one, self._read, self._bounds)
+        files = CopiedFiles(self.folder, self.copied, one, self._read, self._bounds)
         earlier = len(self.steps)
         with with_line(one):
             self._take(commands(run, self._known, self._bounds, self._names), files, 0)
@@ -266,12 +274,12 @@ class Build:
         mount = CopyInstruction((".",), _WORKSPACE, stage.line)
         for line, text in later.commands:
             one = Instruction(stage.line, "RUN", text)
-            files = _Files(_WORKSPACE, [mount], one, later.read, self._bounds)
+            files = CopiedFiles(_WORKSPACE, [mount], one, later.read, self._bounds)
             found = commands(one, self._known, self._bounds, self._names)
             with with_line(one):
                 self._take((replace(command, script=f"{later.file}:{line}") for command in found), files, 0)
 
-    def _synced(self, command: Command, files: _Files) -> PipInstall | None:
+    def _synced(self, command: Command, files: CopiedFiles) -> PipInstall | None:
         """What a `uv sync` or `poetry install` installs. Each lock file is read once."""
 
         def read(path: str) -> str | None:
@@ -308,96 +316,3 @@ class Build:
         if name not in self._declared and "$" in text:
             text = without(text, name)
         return None if "$" in text else text
-
-
-class _Values(Mapping[str, str]):
-    """The known values of settings. ENV takes precedence over ARG."""
-
-    def __init__(self, settings: Mapping[str, ImageVariable]) -> None:
-        self._settings = settings
-
-    def __getitem__(self, name: str) -> str:
-        value = self._settings[name].value
-        if value is None:
-            raise KeyError(name)
-        return value
-
-    def __iter__(self) -> Iterator[str]:
-        return (name for name in self._settings if name in self)
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
-class _Files:
-    """Requirements files and scripts of a RUN, found in the build context through their COPY or mount."""
-
-    def __init__(
-        self, folder: str, copied: list[CopyInstruction], run: Instruction, read: Read, bounds: Bounds
-    ) -> None:
-        self.folder = folder
-        """The working directory; "" where a `cd` leaves it open."""
-        self.activated = ""
-        """The environment whose script `activate` was run."""
-        self._copied, self._read, self._bounds = copied, read, bounds
-        self._mounts: dict[str, str] = {}
-        self._names: dict[str, str] = {}
-        for flag in run.flags:
-            options = dict(part.partition("=")[::2] for part in flag.removeprefix("--mount=").split(","))
-            if options.get("type") == "bind" and "from" not in options:
-                target = options.get("target") or options.get("dst") or options.get("destination") or ""
-                source = options.get("source") or options.get("src") or target
-                self._mounts.setdefault(self.whole(target), source)
-
-    def __call__(self, path: str) -> str | None:
-        text = self.lock(path)
-        self._bounds.text.spend(len(text or ""))
-        return text
-
-    def shown(self, path: str) -> str:
-        """The name of a file that was read, in the build context."""
-        return posixpath.normpath(self._names.get(self.whole(path), path)).lstrip("/")
-
-    def enter(self, command: Command) -> None:
-        """The `cd` of a command."""
-        target = next(iter(command.argv[1:]), "$HOME")
-        unclear = command.maybe or set(target) & set("$~`") or target == "-"
-        self.folder = "" if unclear else path(posixpath.join(self.folder or "/?", target))
-
-    def activate(self, script: str) -> None:
-        """An environment is activated, if the script is its own."""
-        if script.endswith("/bin/activate") and (self.folder or script.startswith("/")):
-            self.activated = self.whole(script.removesuffix("/bin/activate"))
-
-    def lock(self, path: str) -> str | None:
-        """A lock file. It may be as large as all other files together, and has a bound of its own."""
-        if "$" in path or "://" in path or len(path) > PATH or not (self.folder or path.startswith("/")):
-            return None
-        return self._found(self.whole(path))
-
-    def _found(self, whole: str) -> str | None:
-        if whole in self._mounts:
-            self._names[whole] = self._mounts[whole]
-            return self._read(self._mounts[whole])
-        own = (copied for copied in reversed(self._copied) if copied.origin is None)
-        texts = (self._from_copy(copied, whole) for copied in own)
-        return next((text for text in texts if text is not None), None)
-
-    def _from_copy(self, copied: CopyInstruction, whole: str) -> str | None:
-        target = copied.target
-        for source in copied.sources:
-            self._bounds.places.spend()
-            candidates = []
-            if whole in (target, posixpath.join(target, posixpath.basename(source.rstrip("/")))):
-                candidates.append(source)
-            if whole.startswith(target.rstrip("/") + "/"):
-                candidates.append(posixpath.join(source, whole[len(target.rstrip("/")) + 1 :]))
-            for candidate in candidates:
-                if (text := self._read(candidate)) is not None:
-                    self._names[whole] = candidate
-                    return text
-        return None
-
-    def whole(self, path: str) -> str:
-        """The path below the root of the image."""
-        return posixpath.normpath(posixpath.join(self.folder, path))

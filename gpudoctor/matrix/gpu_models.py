@@ -217,7 +217,7 @@ class Gpus:
 
         if architectures := self._architectures_near(name):
             return architectures
-        asked, maker = names.short_key(name[:100]), _maker(name)
+        asked, maker = names.short_key(name[:100]), names.maker(name)
         asked = re.sub(r"(?<=\d)o|o(?=\d)", "0", asked)
         if not asked:
             return ()
@@ -227,9 +227,11 @@ class Gpus:
             for _, gpu in found[:1]
             if maker in (None, gpu.vendor)
         }
-        whole = sorted((key for key in named if _has_number(key, asked)), key=lambda key: ("mobile" in key, len(key)))
+        whole = sorted(
+            (key for key in named if names.has_number(key, asked)), key=lambda key: ("mobile" in key, len(key))
+        )
         # A GPU of quite another number or line is far-fetched, however much of its name is the same.
-        alike = get_close_matches(asked, [key for key in named if _resemble(asked, key)], n=15, cutoff=0.6)
+        alike = get_close_matches(asked, [key for key in named if names.resemble(asked, key)], n=15, cutoff=0.6)
         return tuple(dict.fromkeys(named[key] for key in (*whole, *alike)))[:5]
 
     def _architectures_near(self, text: str) -> tuple[str, ...]:
@@ -373,7 +375,7 @@ def _closest(
 ) -> tuple[Identity, ...]:
     """One GPU per architecture, the one whose name has most words in common with the text, else the shortest name.
     `also` is added if anything was found."""
-    maker, said = _maker(text), set(names.words(text))
+    maker, said = names.maker(text), set(names.words(text))
     ours = [(name, gpu) for name, gpu in found if maker in (None, gpu.vendor)]
     if ours:
         ours += [(name, gpu) for name, gpu in also if maker in (None, gpu.vendor)]
@@ -393,31 +395,6 @@ def _as_said(said: set[str], alike: Sequence[Identity]) -> Identity:
     shared = " ".join(column[0] for column in takewhile(lambda column: len(set(column)) == 1, columns))
     apart = len({gpu.name for gpu in alike}) > 1
     return replace(first, name=shared) if apart and said <= set(names.words(shared)) else first
-
-
-def _has_number(key: str, asked: str) -> bool:
-    """Whether a name has the number that a person gave: 1060, 7900xtx, gtx1060."""
-    return (
-        re.search(r"\d{3,4}[a-z]{0,3}$", asked) is not None
-        and re.search(rf"(?<!\d){asked}(?!\d(?!\d?gb))", key) is not None
-    )
-
-
-def _resemble(asked: str, key: str) -> bool:
-    """Whether two keys have similar numbers, and similar letters if both have any."""
-    from difflib import SequenceMatcher
-
-    numbers, letters = ((re.sub(other, "", asked), re.sub(other, "", key)) for other in (r"\D", r"\d"))
-    alike = SequenceMatcher(None, *numbers).ratio() >= 0.75
-    return alike and (not all(letters) or SequenceMatcher(None, *letters).ratio() >= 0.5)
-
-
-def _maker(text: str) -> Vendor | None:
-    """The maker that a name implies."""
-    lower = text.lower()
-    if re.search(r"nvidia|geforce|quadro|tesla|\b[rg]tx", lower):
-        return "nvidia"
-    return "amd" if re.search(r"\bamd\b|\bati\b|radeon|instinct|\brx", lower) else None
 
 
 def _sm(capability: str) -> str:

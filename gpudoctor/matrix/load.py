@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 def load_matrix(overlays: Sequence[str] = ()) -> Matrix:
     """The matrix of this installation. Rows of the overlay files are added, or replace rows with the same key. Raises
     MatrixError."""
-    from gpudoctor.matrix.questions import Matrix
-
     if not overlays:
-        return Matrix(_needed_tables())
+        return _own_matrix()
+    from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.source import overlaid, read_source
 
     tables = _own_tables()
@@ -56,6 +55,14 @@ def to_stored(path: str) -> bytes:
     from gpudoctor.matrix.source import load_yaml
 
     return stored_form(load_yaml(path), _hash(_content(path)))
+
+
+@cache
+def _own_matrix() -> Matrix:
+    """One for all who ask: it keeps the indexes of its tables."""
+    from gpudoctor.matrix.questions import Matrix
+
+    return Matrix(_needed_tables())
 
 
 @cache

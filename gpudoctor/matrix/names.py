@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from gpudoctor.machine import Vendor
+
 _VENDOR = {"nvidia", "amd", "ati", "corporation", "advanced", "micro", "devices", "inc", "graphics", "card", "gpu"}
 _BRAND = {"geforce", "quadro", "tesla", "grid", "radeon", "instinct", "tm", "r"}
 _TIER = {"rtx", "gtx", "gts", "gt", "rx", "pro", "generation", "edition"}
@@ -128,3 +130,28 @@ def alternatives(name: str) -> tuple[str, ...]:
             lead = part[: max(index for index, word in enumerate(part) if word.lower() in _TIER) + 1]
         found.append(" ".join(part))
     return (name, *found)
+
+
+def has_number(key: str, asked: str) -> bool:
+    """Whether a name has the number that a person gave: 1060, 7900xtx, gtx1060."""
+    return (
+        re.search(r"\d{3,4}[a-z]{0,3}$", asked) is not None
+        and re.search(rf"(?<!\d){asked}(?!\d(?!\d?gb))", key) is not None
+    )
+
+
+def resemble(asked: str, key: str) -> bool:
+    """Whether two keys have similar numbers, and similar letters if both have any."""
+    from difflib import SequenceMatcher
+
+    numbers, letters = ((re.sub(other, "", asked), re.sub(other, "", key)) for other in (r"\D", r"\d"))
+    alike = SequenceMatcher(None, *numbers).ratio() >= 0.75
+    return alike and (not all(letters) or SequenceMatcher(None, *letters).ratio() >= 0.5)
+
+
+def maker(text: str) -> Vendor | None:
+    """The maker that a name implies."""
+    lower = text.lower()
+    if re.search(r"nvidia|geforce|quadro|tesla|\b[rg]tx", lower):
+        return "nvidia"
+    return "amd" if re.search(r"\bamd\b|\bati\b|radeon|instinct|\brx", lower) else None

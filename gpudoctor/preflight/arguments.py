@@ -10,23 +10,18 @@ LINE = CommandLine(
         options.REQUIRE,
         options.level("How deep to look. [default: driver]", options.START_LEVELS),
         Option(
-            ("--wait",), "wait", "Check again for this long while only the node is at fault: drivers and plugins "
-            "may start late.", metavar="SECONDS", variable="GPUDOCTOR_WAIT",
+            "--wait",
+            "Check again for this long while only the node is at fault: drivers and plugins may start late.",
+            metavar="SECONDS",
         ),
-        Option(
-            ("--ready-file",), "ready_file", "File to write when all is well, for a probe.", metavar="PATH",
-            variable="GPUDOCTOR_READY_FILE",
-        ),
+        Option("--ready-file", "File to write when all is well, for a probe.", metavar="PATH"),
         options.REPORT_FILE,
         options.form(help="Format of the report, in the report file and, without a command, on stdout."),
         options.fail_on("What to refuse."),
         options.SELECT,
         options.IGNORE,
         options.PLUGIN,
-        Option(
-            ("--set-env",), "set_env", "Set the variables that fix an error, for the command only.", flag=True,
-            variable="GPUDOCTOR_SET_ENV",
-        ),
+        Option("--set-env", "Set the variables that fix an error, for the command only.", flag=True),
         options.PYTHON,
         options.MATRIX,
         options.quiet("Say nothing when all is well."),
@@ -34,4 +29,4 @@ LINE = CommandLine(
     ),
     program=True,
     empty_is_unset=True,  # manifests are full of variables that expand to nothing
-)  # fmt: skip
+)

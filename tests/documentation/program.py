@@ -62,9 +62,11 @@ def option_rows() -> tuple[OptionRow, ...]:
 
 
 def variables() -> set[str]:
-    """Every variable that the program reads."""
+    """Every variable that the program reads: those of options, which their help names, and those that it spells."""
+    said = (_VARIABLE.search(option.help or "") for command in commands().values() for option in _options(command))
     sources = (path.read_text() for path in (ROOT / "gpudoctor").rglob("*.py"))
-    return {name for source in sources for name in re.findall(r"(?<!_)GPUDOCTOR_[A-Z_]*[A-Z]", source)}
+    spelt = {name for source in sources for name in re.findall(r"(?<!_)GPUDOCTOR_[A-Z_]*[A-Z]", source)}
+    return spelt | {found[1] for found in said if found}
 
 
 def exit_codes() -> set[int]:

@@ -169,14 +169,6 @@ def amd_answering(root: Path) -> Node:
     return node
 
 
-def hung_smi(root: Path) -> Node:
-    """nvidia-smi never comes back; NVML answers "unknown error", so that it is asked."""
-    node = answering(root)
-    node.in_image("/usr/bin/nvidia-smi", b"#!/bin/sh\ntrap '' TERM INT HUP\nsleep 1000\n")
-    node.path("/image/usr/bin/nvidia-smi").chmod(0o755)
-    return node
-
-
 COMPAT = {"LD_LIBRARY_PATH": "/usr/local/cuda/compat"}
 NVIDIA_NODES = ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia-uvm")
 ORDINARY_USER = ("--user", "1234:5678")

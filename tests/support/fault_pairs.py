@@ -1,16 +1,16 @@
 """Two faults on one machine: what sets each faulty machine apart from a healthy one, laid on the same healthy one.
 
-pairs()     ((slug, slug), machine) of every two faults that go together
+pairs(every)    ((slug, slug), machine) of two faults that go together: of all of them, or of every so manieth
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import combinations
+from collections.abc import Callable, Iterator
+from itertools import combinations, islice
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import fields, replace
+from msgspec.structs import replace
 
 from gpudoctor.machine import Distribution, Fact, Machine
 from tests.support.faulty_machines import MACHINES
@@ -19,12 +19,15 @@ from tests.support.machines import amd_machine, nvidia_machine
 BASES = (nvidia_machine(), amd_machine())
 
 
-def pairs() -> Iterator[tuple[tuple[str, str], Machine]]:
-    """Every two faults of machines with the same vendor's GPU, on one machine."""
-    for base in BASES:
-        kin = {slug: machine for slug, machine in MACHINES.items() if _vendor(machine) == _vendor(base)}
-        for (one, first), (other, second) in combinations(kin.items(), 2):
-            yield (one, other), _overlaid(base, first, second)
+def pairs(every: int = 1) -> Iterator[tuple[tuple[str, str], Machine]]:
+    """Two faults of machines with the same vendor's GPU, on one machine."""
+    together = ((base, names) for base in BASES for names in combinations(filter(_kin_of(base), MACHINES), 2))
+    for base, (one, other) in islice(together, 0, None, every):
+        yield (one, other), _overlaid(base, MACHINES[one], MACHINES[other])
+
+
+def _kin_of(base: Machine) -> Callable[[str], bool]:
+    return lambda slug: _vendor(MACHINES[slug]) == _vendor(base)
 
 
 def _vendor(machine: Machine) -> set[str]:
@@ -42,8 +45,8 @@ def _overlaid(base: Any, first: Any, second: Any) -> Any:
         return second if None in values else replace(second, value=_overlaid(*values))
     if isinstance(base, Struct) and type(base) is type(first) is type(second):
         parts = {
-            field.name: _overlaid(*(getattr(record, field.name) for record in (base, first, second)))
-            for field in fields(type(base))
+            name: _overlaid(*(getattr(record, name) for record in (base, first, second)))
+            for name in base.__struct_fields__
         }
         return replace(base, **parts)
     if isinstance(base, dict):

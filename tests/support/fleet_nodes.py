@@ -34,7 +34,6 @@ _HGX = Board(
     pcie_generation_max=5, pcie_width=16, pcie_width_max=16, power_limit=700, power_limit_default=700,
     throttled=(), persistence=True, links=18, links_up=18,
 )  # fmt: skip
-_HGX_A100 = replace(_HGX, vbios="92.00.9E.00.01", pcie_generation_max=4, power_limit=400, links=12, links_up=12)
 _PCIE = replace(_HGX, vbios="95.02.66.00.02", pcie_generation_max=4, power_limit=350, links=None, links_up=None)
 _OAM = replace(_HGX, vbios="113-M3000100-102", inforom="", gsp_firmware="", power_limit=750, links=7, links_up=7)
 

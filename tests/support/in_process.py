@@ -16,8 +16,10 @@ from typing import NoReturn
 from unittest.mock import patch
 
 import pytest
+from click.testing import CliRunner, Result
 
 from gpudoctor.__main__ import main
+from gpudoctor.cli import gpudoctor as command
 
 
 def gpudoctor(
@@ -43,6 +45,14 @@ def gpudoctor(
             gc.enable()
     stdout, stderr = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
     return CompletedProcess(argv, code, stdout, stderr)
+
+
+def invoked(*arguments: str, given: str | None = None) -> Result:
+    """The click command alone: what it raises is raised, and `given` stands on stdin."""
+    result = CliRunner().invoke(command, arguments, standalone_mode=False, input=given)
+    if result.exception is not None:
+        raise result.exception
+    return result
 
 
 def _not_here(*_: object) -> NoReturn:

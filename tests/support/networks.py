@@ -8,7 +8,6 @@ from gpudoctor.machine import Interface, Machine, Network, RdmaDevice, RdmaPort,
 from tests.support.machines import change
 
 CONNECTX_7 = "MT_0000000838"
-BLUEFIELD = "MT_0000000884"
 NO_RDMA = absent("/sys/class/infiniband", "no such file or directory")
 
 

@@ -1,14 +1,18 @@
-"""gpudoctor as on another system: `python other_system.py win32 check --from FILE`.
+"""gpudoctor as on another system: `python other_system.py win32 check --from FILE`. Without a command it runs those
+of stdin (JSON), one after the other, and prints what each said: (code, stdout, stderr).
 
 What that system's Python lacks is taken away before gpudoctor is imported. Libraries are imported before that: they
 know the system that they really run on, and go on working.
 """
 
 import importlib
+import io
+import json
 import os
 import select
 import signal
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 
 LIBRARIES = (
     "concurrent.futures", "ctypes", "getpass", "importlib.metadata", "inspect", "locale", "logging",
@@ -54,8 +58,25 @@ def become(system: str) -> None:
     sys.platform = system
 
 
-if __name__ == "__main__":
-    become(sys.argv.pop(1))
+def said(arguments: list[str]) -> tuple[int, str, str]:
     from gpudoctor.__main__ import main
 
-    main()
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", write_through=True) for _ in range(2))
+    sys.argv[1:], code = arguments, 0
+    with redirect_stdout(out), redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else 0
+    stdout, stderr = (stream.buffer.getvalue().decode() for stream in (out, err))  # type: ignore[attr-defined]
+    return code, stdout, stderr
+
+
+if __name__ == "__main__":
+    become(sys.argv.pop(1))
+    if len(sys.argv) == 1:
+        json.dump(list(map(said, json.load(sys.stdin))), sys.stdout)
+    else:
+        from gpudoctor.__main__ import main
+
+        main()
