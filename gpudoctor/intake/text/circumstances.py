@@ -216,13 +216,13 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
             found = (reading.told(row, lines, of_row, others) if of_row else None) or found
             if found and found.complains:
                 break
-        if found and not re.search(row.beside, whole, re.ASCII):
+        if found and not late(row.beside, re.ASCII).search(whole):
             found = None
         if not (found and found.complains):
             found = concepts.told(row) or found
         if found is None or (wish and row.alone):
             continue
-        if row.unless and any(re.search(row.unless, one.lowered, re.ASCII) for one in readings):
+        if row.unless and any(late(row.unless, re.ASCII).search(one.lowered) for one in readings):
             continue
         facts.told.append(found)
     if facts.errors and is_harmless(facts.errors, matrix) and (complaint := concepts.complaint()):
@@ -279,7 +279,7 @@ def _told(
 ) -> Iterator[Told]:
     """Where it is told, up to the first sentence that complains: in one line, or in two as people break sentences.
     `whole` is a text of one matter; `others` matches what is no GPU."""
-    pattern = re.compile(row.pattern, re.ASCII)  # letters of Chinese stand beside a word, not within it
+    pattern = late(row.pattern, re.ASCII)  # letters of Chinese stand beside a word, not within it
     for place in places:
         before, line, after = texts[place - 1] if place else "", texts[place], "".join(texts[place + 1 : place + 2])
         around = f"{before.strip()} {line.strip()} {after.strip()}".strip().lower()
