@@ -1,4 +1,4 @@
-"""The cost of a static check, as ratios to a bare Python start, in one run (budget: 7).
+"""The cost of a static check, as ratios to a bare Python start, in one run (budget: 7), and of pasted texts.
 
     python benchmarks/startup.py [--python VENV] [--runs 15]
 
@@ -14,8 +14,17 @@ import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
+
+_MESSAGE = "CUDA error: no kernel image is available for execution on the device. RTX 5090, torch 2.5.1+cu124\n"
+_LOG = "".join(
+    f"[{n // 7:5}.{n * 37 % 10**6:06}] usb {n % 9}-{n % 5}: new device number {n}, product {n * n:x}\n"
+    for n in range(17_000)
+)
+"""A megabyte."""
 
 
 def spent(command: Sequence[str]) -> tuple[float, float]:
@@ -51,6 +60,11 @@ def main() -> None:
     compare("gpudoctor preflight --level static -- true", preflight, options.runs)
     static_json = [*doctor, "check", "--level", "static", "--format", "json", *examined]
     compare("gpudoctor check --level static --format json", static_json, options.runs)
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in (("one message", _MESSAGE), ("1 MB of a log", _LOG + _MESSAGE)):
+            file = Path(folder, "pasted.txt")
+            file.write_text(text)
+            compare(f"gpudoctor check --from, {name}", [*doctor, "check", "--from", str(file)], options.runs)
     if options.python:
         python = os.path.join(options.python, "bin", "python")
         compare(

@@ -108,7 +108,7 @@ def parsed(line: str) -> Dependency | None:
     return Dependency(
         name=normalised(name),
         extras=tuple(normalised(extra.strip()) for extra in (extras or "").split(",") if extra.strip()),
-        specifier=re.sub(r"\s+", "", plain),
+        specifier="".join(plain.split()),
         marker=(marker or "").strip(),
     )
 

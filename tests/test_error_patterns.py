@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpudoctor.matrix.literals import literal_parts
+from gpudoctor.literals import literal_parts
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.source import MatrixError
 from tests.support.check_cases import matrix

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gpudoctor.host import LiveHost
 from gpudoctor.host.recorded_host import RecordedHost
+from gpudoctor.literals import literal_part
 from gpudoctor.machine import Fact, KernelLog, LogFault, denied, known
-from gpudoctor.matrix.literals import literal_part
 from gpudoctor.matrix.load import load_matrix
 from gpudoctor.matrix.rows import LogPattern
 from gpudoctor.probes.kernel_log import probe_kernel_log

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec import Struct
 
+from gpudoctor.late_regex import late
 from gpudoctor.line_search import Words, lines_with
 from gpudoctor.matrix.rows.issues import ErrorPattern, LogPattern, ToldCircumstance, XidMeaning
 
@@ -38,10 +39,10 @@ _NAMES_NVIDIA = (
     r"(?:N[Vv][Ii][Dd][Ii][Aa]|nvidia|NVRM|NVML|GeForce|sm_[0-9]|cu(?:DNN|BLAS|dnn|blas|Init)"
     r"|\+cu\d{2,3}\b|CUDA used to build PyTorch: \d)" + _NOT_OF_NONE
 )
-_TYPED, _NEAR = re.compile(r"\berrors?\b", re.I), 40
+_TYPED, _NEAR = late(r"\berrors?\b", re.I), 40
 """What stands at most so many letters before a message that a person typed in small letters; else such words are a
 sentence of their own."""
-_OWN_WORDS = re.compile(
+_OWN_WORDS = late(
     r"(?i).{8,300}?[a-z0-9)'\"`.!](?P<own>,? (?:-+ )?(?:because|since|after|when|whenever|but|although|even though"
     r"|as soon as|unless|until|while)\b"
     r"(?=.*\b(?:i|i'm|i've|my|we|our|works?|worked|reboot(?:ed)?|restarted)\b).{8,400}"

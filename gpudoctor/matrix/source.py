@@ -110,7 +110,7 @@ def _rows(path: str, table: str, content: Any) -> tuple[list[Any], list[Place]]:
 
 
 def _with_needles(tables: Tables) -> Tables:
-    from gpudoctor.matrix.literals import literal_part, literal_parts
+    from gpudoctor.literals import literal_part, literal_parts
 
     return replace(
         tables,

@@ -30,7 +30,6 @@ def by_manager(*, apt: _Told, dnf: _Told, zypper: _Told, pacman: _Told) -> dict[
 
 IN_THE_IMAGE = "In the Dockerfile of the image:"
 """Begins what is to be written into the file of a container that runs."""
-_PATH = r"~?/.*"
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]*"
 _VALUE = r"[A-Za-z0-9/][A-Za-z0-9._:,/+=-]*|--?[A-Za-z][A-Za-z0-9._:,/+= -]*"
 
@@ -38,7 +37,7 @@ _VALUE = r"[A-Za-z0-9/][A-Za-z0-9._:,/+=-]*|--?[A-Za-z][A-Za-z0-9._:,/+= -]*"
 def is_path(text: str) -> bool:
     """Whether a text is an absolute path that can be shown as it is, and is never taken for an option. A snapshot may
     also hold a path below a home folder that was left out."""
-    return len(text) < 4000 and text.isprintable() and re.fullmatch(_PATH, text) is not None
+    return len(text) < 4000 and text.isprintable() and text.startswith(("/", "~/"))
 
 
 def is_variable(name: str, value: str) -> bool:

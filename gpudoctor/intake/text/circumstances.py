@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from itertools import islice
 
 from msgspec import Struct
@@ -174,11 +174,26 @@ class _Reading(Struct, frozen=True):
         advice = list(_not_to_reproduce(lines, texts))
         return cls(texts, _of_one_matter(texts), advice, _of_one_matter(advice), "\n".join(texts).lower())
 
-    def told(self, row: ToldCircumstance, lines: tuple[Line, ...], places: list[int], others: str) -> Told | None:
-        """The circumstance, where it is told of a complaint if anywhere."""
+    def told(
+        self,
+        row: ToldCircumstance,
+        lines: tuple[Line, ...],
+        places: list[int],
+        others: str,
+        known: dict[int, Told | None],
+        unlike: Container[int],
+    ) -> Told | None:
+        """The circumstance, where it is told of a complaint if anywhere. `known` is what places tell in the wording
+        before, `unlike` those that may tell something else in this one."""
         where = (self.advice, self.advised) if row.remedy else (self.texts, self.short)
-        found = list(_told(row, lines, *where, places, others))
-        return found[-1] if found else None
+        found = None
+        for place in places:
+            if place not in known or place in unlike:
+                known[place] = _told(row, lines, *where, place, others)
+            found = known[place] or found
+            if found and found.complains:
+                break
+        return found
 
 
 def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
@@ -192,6 +207,9 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     wish = any(_WISH.search(one.lowered) and not _TRIED.search(one.lowered) for one in readings)
     # The second reading has other words in a few lines only.
     changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
+    near = {place + step for place in changed for step in range(-_BESIDE, _BESIDE + 1)}
+    one_matter = len({(one.short, one.advised) for one in readings}) > 1
+    unlike: Container[int] = range(len(lines)) if one_matter else near
     of_programs = frozenset(place for place, line in enumerate(english) if is_of_a_journal(line.text))
     searched = {
         of_message: (
@@ -204,7 +222,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     concepts = Concepts(() if wish else zip(lines, readings[0].texts, strict=True), matrix, _is_aside)
     places: dict[tuple[bool, int, str], tuple[int, ...]] = {}
     for row in matrix.tables.told_circumstances:
-        found = None
+        found, known = None, dict[int, Told | None]()
         for number, reading in enumerate(readings):
             for sign in row.signs:
                 key, first = (row.of_message, number, sign), (row.of_message, 0, sign)
@@ -213,16 +231,16 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
                     places[key] = (*places[first], *map(changed.__getitem__, there)) if number else there
             of_row = sorted({place for sign in row.signs for place in places[row.of_message, number, sign]})
             of_row = of_row[:_MOST_PLACES]
-            found = (reading.told(row, lines, of_row, others) if of_row else None) or found
+            found = (reading.told(row, lines, of_row, others, known, unlike) if of_row else None) or found
             if found and found.complains:
                 break
-        if found and not re.search(row.beside, whole, re.ASCII):
+        if found and not late(row.beside, re.ASCII).search(whole):
             found = None
         if not (found and found.complains):
             found = concepts.told(row) or found
         if found is None or (wish and row.alone):
             continue
-        if row.unless and any(re.search(row.unless, one.lowered, re.ASCII) for one in readings):
+        if row.unless and any(late(row.unless, re.ASCII).search(one.lowered) for one in readings):
             continue
         facts.told.append(found)
     if facts.errors and is_harmless(facts.errors, matrix) and (complaint := concepts.complaint()):
@@ -275,35 +293,32 @@ def is_sentence(text: str) -> bool:
 
 
 def _told(
-    row: ToldCircumstance, lines: tuple[Line, ...], texts: list[str], whole: str, places: list[int], others: str
-) -> Iterator[Told]:
-    """Where it is told, up to the first sentence that complains: in one line, or in two as people break sentences.
-    `whole` is a text of one matter; `others` matches what is no GPU."""
-    pattern = re.compile(row.pattern, re.ASCII)  # letters of Chinese stand beside a word, not within it
-    for place in places:
-        before, line, after = texts[place - 1] if place else "", texts[place], "".join(texts[place + 1 : place + 2])
-        around = f"{before.strip()} {line.strip()} {after.strip()}".strip().lower()
-        found = pattern.search(around)
-        if found is None:
-            continue
-        alone = pattern.search(line.lower())
-        said = lines[place : place + 1] if alone else lines[max(0, place - 1) : place + 2]
-        near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
-        beside = " ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()
-        sentence = _sentence(around, found)
-        helped = _helped(beside, beside if _COMMAND.match(line) else sentence)
-        if row.remedy and (_PROPOSED.search(sentence) or not helped):
-            continue
-        near = whole or near
-        # Of the first two the facts, or the words beside it, name the GPU.
-        about = row.where or (row.alone and row.beside) or _ABOUT_GPUS.search(near)
-        told = row.alone or _COMPLAINS.search(_NO_COMPLAINT.sub("", without_clauses(others, near)))
-        complains = row.remedy or bool(about and told and not _is_in_order(around, found))
-        text = joined(one.text.translate(_MARKS).strip() for one in said)
-        text = _same_sentence(text, line, alone) if alone else text
-        yield Told(row.id, text.lstrip("#-* ")[:300], lines[place].number, complains)
-        if complains:
-            return
+    row: ToldCircumstance, lines: tuple[Line, ...], texts: list[str], whole: str, place: int, others: str
+) -> Told | None:
+    """The circumstance, if it is told there: in one line, or in two as people break sentences. `whole` is a text of
+    one matter; `others` matches what is no GPU."""
+    pattern = late(row.pattern, re.ASCII)  # letters of Chinese stand beside a word, not within it
+    before, line, after = texts[place - 1] if place else "", texts[place], "".join(texts[place + 1 : place + 2])
+    around = f"{before.strip()} {line.strip()} {after.strip()}".strip().lower()
+    found = pattern.search(around)
+    if found is None:
+        return None
+    alone = pattern.search(line.lower())
+    said = lines[place : place + 1] if alone else lines[max(0, place - 1) : place + 2]
+    near = around[max(0, found.start() - _AROUND) : found.end() + _AROUND]
+    beside = " ".join(texts[max(0, place - _BESIDE) : place + _BESIDE]).lower()
+    sentence = _sentence(around, found)
+    helped = _helped(beside, beside if _COMMAND.match(line) else sentence)
+    if row.remedy and (_PROPOSED.search(sentence) or not helped):
+        return None
+    near = whole or near
+    # Of the first two the facts, or the words beside it, name the GPU.
+    about = row.where or (row.alone and row.beside) or _ABOUT_GPUS.search(near)
+    told = row.alone or _COMPLAINS.search(_NO_COMPLAINT.sub("", without_clauses(others, near)))
+    complains = row.remedy or bool(about and told and not _is_in_order(around, found))
+    text = joined(one.text.translate(_MARKS).strip() for one in said)
+    text = _same_sentence(text, line, alone) if alone else text
+    return Told(row.id, text.lstrip("#-* ")[:300], lines[place].number, complains)
 
 
 def _sentence(text: str, found: re.Match[str]) -> str:

@@ -154,7 +154,7 @@ def something_else(matrix: Matrix) -> str:
 
 def without_clauses(pattern: str, words: str) -> str:
     """Words without the clauses that a pattern matches."""
-    return " ".join(clause for clause in _CLAUSE.split(words) if not re.search(pattern, clause))
+    return " ".join(clause for clause in _CLAUSE.split(words) if not late(pattern).search(clause))
 
 
 def _sentences(people: list[tuple[Line, str]], matrix: Matrix) -> tuple[_Sentence, ...]:
@@ -172,11 +172,11 @@ def _sentences(people: list[tuple[Line, str]], matrix: Matrix) -> tuple[_Sentenc
 
 def _names(row: ToldConcept, worded: tuple[str, ...]) -> bool:
     """Whether a sentence names the concept, in one of its wordings, and does not deny it."""
-    if row.unless and any(re.search(row.unless, words, re.ASCII) for words in worded):
+    if row.unless and any(map(late(row.unless, re.ASCII).search, worded)):
         return False
     denied = _NO_FAULT if row.of_gpu else _NONE
     return any(
         not denied.search(words[max(0, found.start() - 40) : found.start()])
         for words in worded
-        for found in re.finditer(row.pattern, words, re.ASCII)
+        for found in late(row.pattern, re.ASCII).finditer(words)
     )
