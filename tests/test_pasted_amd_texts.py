@@ -272,6 +272,26 @@ def test_of_a_gpu_that_no_build_has_code_for_rocm_finds_none(gpu: str, slug: str
     assert problems(f"RuntimeError: No HIP GPUs are available\nGPU: {gpu}\ntorch 2.4.1+rocm6.1\n")[:1] == [slug]
 
 
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("docker run --device /dev/kfd --device /dev/dri ollama/ollama:rocm", False),
+        ("export HIP_VISIBLE_DEVICES=0,1", True),
+    ],
+)
+def test_a_variable_that_nobody_names_does_not_hide_an_amd_gpu(text: str, hidden: bool) -> None:
+    message = "ggml_cuda_init: failed to initialize ROCm: no ROCm-capable device is detected"
+    found = judgement(f"RX 7900 XTX\n$ {text}\n{message}\n").findings
+    assert ("cuda-visible-devices" in [one.slug for one in found[:1]]) is hidden
+
+
+def test_ollama_looks_for_cuda_on_an_amd_machine_without_harm() -> None:
+    line = 'level=INFO msg="Unable to load cudart CUDA management library /tmp/x/libcudart.so.11.0: cudart init '
+    amd = 'msg="amdgpu is supported" gpu=0 gpu_type=gfx1100'
+    assert problems(f'{line}failure: 100"\n{amd}\n') == []
+    assert problems(f'{line}failure: 35"\nRTX 3060, NVIDIA driver 470.82.01\n') != []
+
+
 def test_headers_that_miopen_misses_are_one_problem() -> None:
     text = "fatal error: 'type_traits' file not found\nRuntimeError: miopenStatusUnknownError\n"
     assert problems(text) == ["error-seen"]
