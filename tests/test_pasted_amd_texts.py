@@ -292,6 +292,14 @@ def test_ollama_looks_for_cuda_on_an_amd_machine_without_harm() -> None:
     assert problems(f'{line}failure: 35"\nRTX 3060, NVIDIA driver 470.82.01\n') != []
 
 
+def test_a_program_that_names_its_gpu_finds_one() -> None:
+    title = "# ollama: AMD GPU version info not found, no GPU is detected\n"
+    log = 'msg="inference compute" id=0 library=rocm compute=gfx900 driver=0.0 name=1002:687f\n'
+    assert problems(title + log) == []
+    assert problems(title) == ["program-on-cpu"]
+    assert problems(f"# ollama only uses the CPU of my RX 7900 XTX\n{log}")[:1] == ["program-on-cpu"]
+
+
 def test_headers_that_miopen_misses_are_one_problem() -> None:
     text = "fatal error: 'type_traits' file not found\nRuntimeError: miopenStatusUnknownError\n"
     assert problems(text) == ["error-seen"]

@@ -169,6 +169,8 @@ def _ollama(number: int, text: str, facts: Facts) -> None:
     fields = {found["key"]: found["value"].strip('"') for found in _FIELD.finditer(text)}
     library, compute, name = (fields.get(key, "") for key in ("library", "compute", "name"))
     bdf = fields.get("pci_id", "")
+    if library.lower().startswith(("cuda", "rocm", "hip", "vulkan")):
+        facts.say("gpu started", text, number, "program")
     if library.lower().startswith("cuda") and (number_of := re.fullmatch(r"(\d{1,2})\.(\d)", compute)):
         arch = f"sm_{number_of[1]}{number_of[2]}"
         facts.gpus.append(NamedGpu(number, "program", name=fields.get("description", name), arch=arch, bdf=bdf))
@@ -192,6 +194,7 @@ def _device(number: int, text: str, facts: Facts, *, rocm: bool) -> None:
         arch = found["gfx"] or ("" if amd else f"sm_{found['major']}{found['minor']}")
         name = f"AMD {name}" if amd and not vendor_of({"name": name}) else name
         facts.gpus.append(NamedGpu(number, "program", name=name, index=int(found["index"]), arch=arch))
+        facts.say("gpu started", text, number, "program")
     elif found := _DEVICE.search(text):
         name = found["name"] or found["other"]
         index = int(found["index"]) if found["index"] else None
