@@ -300,6 +300,28 @@ def test_a_program_that_names_its_gpu_finds_one() -> None:
     assert problems(f"# ollama only uses the CPU of my RX 7900 XTX\n{log}")[:1] == ["program-on-cpu"]
 
 
+@pytest.mark.parametrize(
+    ("text", "slugs"),
+    [
+        ("[Issue]: gfx1151 hangs under llama.cpp with the ROCm backend", ["rocm-runtime-bug"]),
+        ("Eval bug: instant segfault with HIP\n\nRX 7900 XTX", ["rocm-runtime-bug"]),
+        ("On my RX 9070 XT ComfyUI returns black images", ["rocm-runtime-bug"]),
+        ("llama.cpp with ROCm crashes on my RX 6700 XT", ["torch-rocm-no-arch-for-gpu"]),
+        ("My RX 7900 XTX hangs in games since yesterday", []),
+        ("llama.cpp on my RX 7900 XTX does not crash any more", []),
+        ("Does llama.cpp crash on an RX 7900 XTX?", []),
+        ("llama.cpp crashes on my RTX 4090", []),
+    ],
+)
+def test_a_program_that_fails_on_an_amd_gpu_has_a_likely_cause(text: str, slugs: list[str]) -> None:
+    assert problems(text) == slugs
+
+
+def test_the_likely_cause_gives_way_to_a_known_one() -> None:
+    text = "ComfyUI crashes on my RX 7900 XTX.\nexport HSA_OVERRIDE_GFX_VERSION=10.3.0\n"
+    assert problems(text) == ["hsa-override-wrong"]
+
+
 def test_headers_that_miopen_misses_are_one_problem() -> None:
     text = "fatal error: 'type_traits' file not found\nRuntimeError: miopenStatusUnknownError\n"
     assert problems(text) == ["error-seen"]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _USER = "$USER"
 _JOINS = late(r"(?i);|\b(?:and|but|besides|also|moreover|additionally)\b")
-_OF_A_SEEN_GPU = (*NO_CODE, INTEGRATED, "hsa-override-wrong", "amd-gpu-hang")
+_OF_A_SEEN_GPU = (*NO_CODE, INTEGRATED, "hsa-override-wrong", "amd-gpu-hang", "alloc-conf-expandable-segments-rocm")
 """Causes of failures that begin where torch sees the GPU, and computes on it."""
 _OF_BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu", *NO_CODE)
 """Where another build of torch is the answer."""
@@ -69,7 +69,7 @@ def circumstance_told(situation: Situation) -> Verdicts:
             evidence=(Evidence("told", said.text, f"text, line {said.line}"),),
             fixes=_of_these_nodes(situation, row) or (*_named_builds(situation, row), fix_of(row, situation)),
             refs=row.refs,
-            possible_causes=(row.slug,),
+            possible_causes=(row.slug, *(_OF_A_SEEN_GPU if row.last else ())),
             fallback=row.slug == "no-driver",
         )
 

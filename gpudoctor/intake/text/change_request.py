@@ -25,7 +25,8 @@ _OF_A_DOCUMENT = late(
 )
 """A title that tells what to do with a file of the documentation."""
 _TAGGED = late(
-    r"\s*#?\s*(?:\[(?:ci|docs?|fix|bug-?fix|build|tests?|core|misc|minor|major|chore|refactor|perf|wip|rfc|frontend|kernels?"
+    r"\s*#?\s*(?:\[[\w ./&-]{1,20}\]\s*){0,3}"
+    r"(?:\[(?:ci|docs?|fix|bug-?fix|build|tests?|core|misc|minor|major|chore|refactor|perf|wip|rfc|frontend|kernels?"
     r"|model|deps?|release)(?:[ /:_-][\w ./-]{1,30})?\]\s*)+(?P<rest>\S.*)",
     re.I,
 )

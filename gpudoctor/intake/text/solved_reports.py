@@ -74,12 +74,18 @@ _ANSWERS = late(
     r"|without (?:any |an )?(?:issues?|problems?|errors?|crash(?:es)?))\b"
     r"|\b(?:seems?|appears?|looks?) (?:to (?:be|have been) |like it is )?(?:now )?(?:solved|fixed|resolved|gone)\b"
     r"|\b(?:got|get|getting) (?:it|this|that|everything|mine) (?:working|running|to (?:work|run))\b"
+    r"|\b(?:is|.s|seems?(?: to be)?|are) (?:now )?working (?:now|again|fine|on (?:the |my )?gpu)\b"
+    r"|\b(?:it|this|that|all|everything).{0,3} works? on (?:the |my )?gpu\b"
     r"|\b(?:cannot|can.?t|could not|couldn.t|unable to|not able to) reproduce\b"
     r"|\b(?:that|this|it) (?:\w+ )?(?:fixed it|solved it|did the trick)\b"
 )
 """What a comment says of the fault that the title names, beside what a short text says."""
 _TITLE = late(r"\s*# (?!#)")
 _LONGEST_ANSWER = 600
+_STILL = late(
+    r"(?i)\b(?:still|again|same (?:issue|problem|error)|fails?|failed|crash\w*|hangs?|freez\w+|except|wrong|cpu)\b"
+)
+"""What goes on all the same, in the sentences beside such an answer."""
 _SENTENCE = late(r"[^.!?;\n]*(?:\.(?=\S)[^.!?;\n]*)*[.!?;]*")
 _SHORT = 500
 """Characters of a text that is about one matter."""
@@ -114,11 +120,12 @@ def _read_answer(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     filled = [line for line in lines if line.text.strip()]
     if len(filled) < 2 or not _TITLE.match(filled[0].text):
         return
-    title, answer = filled[:2]
-    if not (_ANSWERS.search(answer.text) or _WORKS.search(answer.text)):
+    title, comment = filled[0], _comment(filled[1:])
+    sentences = [one for one in _SENTENCE.findall(_QUOTED.sub(" ", comment)) if one.strip()]
+    works = [one for one in sentences if _ANSWERS.search(one) or _WORKS.search(one)]
+    if not works or any(_complains(one, _ANSWERS) if one in works else _STILL.search(one) for one in sentences):
         return
-    if any(_complains(one, _ANSWERS) for one in _SENTENCE.findall(_QUOTED.sub(" ", _comment(filled[1:])))):
-        return
+    answer = next((line for line in filled[1:] if works[0].strip()[:60] in line.text), filled[1])
     if matrix.errors.messages_in(text_of(filled[1:])):
         return
     facts.errors = [line for line in facts.errors if line.number != title.number]
