@@ -322,6 +322,61 @@ def test_the_likely_cause_gives_way_to_a_known_one() -> None:
     assert problems(text) == ["hsa-override-wrong"]
 
 
+@pytest.mark.parametrize(
+    ("gfx", "slug"),
+    [("gfx1036", "amd-igpu-interferes"), ("gfx1103", "rocblas-no-arch"), ("gfx1010", "rocblas-no-arch")],
+)
+def test_who_computes_has_another_gpu_beside_one_for_the_screen(gfx: str, slug: str) -> None:
+    message = (
+        "rocBLAS error: Cannot read /opt/rocm-6.4.1/lib/rocblas/library/TensileLibrary.dat: No such file or directory"
+    )
+    assert problems(f"{message} for GPU arch : {gfx}\n") == [slug]
+
+
+def test_a_crash_with_an_integrated_gpu_beside_the_card_of_a_list() -> None:
+    text = (
+        "# ROCm crash when loading model with integrated GPU\n\nComputer Specs:\n* GPU: RX7900XTX\n* CPU: 7800X3D\n"
+    )
+    assert problems(text) == ["amd-igpu-interferes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("RX580 2048sp with 4GB RAM", "gfx803"),
+        ("MI210x4", "gfx90a"),
+        ("AMD Instinct MI300A Accelerator", "gfx942"),
+        ("AMD 7950X3D + 128GB RAM + AMD 7900XTX", "gfx1100"),
+    ],
+)
+def test_a_name_with_remarks_is_a_name(name: str, arch: str) -> None:
+    assert [gpu.arch.value for gpu in machine(f"GPU: {name}\nHIP error: invalid argument\n").gpus] == [arch]
+
+
+def test_the_processor_tells_which_of_two_integrated_gpus_it_is() -> None:
+    gpu = "GPU: AMD ATI Radeon Vega Series / Radeon Vega Mobile Series\n"
+    cezanne = machine(f"CPU: AMD Ryzen 7 5800HS with Radeon Graphics (16)\n{gpu}HIP error: invalid argument\n")
+    assert [gpu.arch.value for gpu in cezanne.gpus] == ["gfx90c"]
+    assert [gpu.arch.value for gpu in machine(f"{gpu}HIP error: invalid argument\n").gpus] == [None]
+
+
+def test_an_answer_in_the_sentence_below_the_call_is_one() -> None:
+    index = "https://download.pytorch.org/whl/rocm5.4.2"
+    call = f"pip3 install torch --index-url {index}\nI run\n```\ntorch.cuda.is_available()\n```\n"
+    assert problems(f"{call}which always returns false.\n") == ["amd-device-permission"]
+    assert problems(f"{call}which should return true on Linux.\n") == []
+
+
+def test_a_message_knows_more_than_that_a_program_crashes() -> None:
+    fault = "Memory access fault by GPU node-1 on address 0x7f18. Reason: Page not present"
+    assert problems(f"ollama crashes on my RX 7900 XTX:\n{fault}\n") == ["amd-firmware-regression"]
+
+
+def test_what_is_so_on_each_system_is_of_none() -> None:
+    assert machine("RX 9070 XT hangs\nLinux Ubuntu 24.04.3, WSL2 Ubuntu 24.04, Windows10\n").pasted.foreign == ""  # type: ignore[union-attr]
+    assert machine("RX 9070 XT hangs\nWindows 11\n").pasted.foreign == "windows"  # type: ignore[union-attr]
+
+
 def test_headers_that_miopen_misses_are_one_problem() -> None:
     text = "fatal error: 'type_traits' file not found\nRuntimeError: miopenStatusUnknownError\n"
     assert problems(text) == ["error-seen"]

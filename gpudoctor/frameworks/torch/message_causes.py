@@ -136,11 +136,15 @@ def by_place(
 
 
 def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
-    """The cause where the messages name the target of an integrated GPU, and the discrete one has another; or name
-    none, and of the two GPUs every build has code for the discrete one alone."""
+    """The cause where the messages name the target of an integrated GPU, and the discrete one has another, which they
+    need not name beside a GPU for the screen; or name none, and of the two GPUs every build has code for the discrete
+    one alone."""
     named = _GFX.search(" ".join(situation.machine.errors))
     gpus, target_of = situation.machine.of_vendor("amd"), situation.matrix.gpus.target
     discrete = {gpu.arch.value or "" for gpu in gpus if not gpu.integrated}
+    for_display = [target is not None and target.for_display for target in map(target_of, _archs(gpus))]
+    if row.slug in NO_CODE and INTEGRATED in row.also and for_display and all(for_display):
+        return (INTEGRATED,)
     if not discrete or INTEGRATED not in row.also or (named and named[0] in discrete):
         return ()
     if failed := _failed(situation, gpus):
@@ -150,6 +154,10 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
     if named is None and not all((target := target_of(gfx)) and _is_in_every_build(target) for gfx in discrete):
         return ()
     return (INTEGRATED,) if others and (named or not any(other.official_from for other in others)) else ()
+
+
+def _archs(gpus: tuple[Gpu, ...]) -> tuple[str, ...]:
+    return tuple(gpu.arch.value or "" for gpu in gpus)
 
 
 def _names_another_gpu(situation: Situation) -> bool:

@@ -108,7 +108,11 @@ _SYSTEMS = (
     ("wsl", _WSL, ("WSL", "wsl", "/dev/dxg", "/mnt/")),
 )  # fmt: skip
 """Systems, what tells of them, and texts of which one is in every line that does."""
-_EVERYWHERE = late(r"(?i)\bLinux, WSL ?2?,? (?:and|or) Windows\b|\bWindows, WSL ?2?,? (?:and|or) Linux\b")
+_EVERYWHERE = late(
+    r"(?i)\bLinux\b[^,;]{0,30}, (?:WSL ?2?\b[^,;]{0,20}(?:,|,? (?:and|or)) Windows"
+    r"|Windows\b[^,;]{0,10}(?:,|,? (?:and|or)) WSL)"
+    r"|\bWindows\b[^,;]{0,10}, WSL ?2?\b[^,;]{0,20}(?:,|,? (?:and|or)) Linux\b"
+)
 """It is so on each of them: none is the one that the rest of the text is about."""
 _ASKED_OR_DENIED = late(
     r"(?i)\b(?:see|check|test|find out) (?:if|whether) (?:we|it|this)\b|\b(?:non-|not (?:(?:on|in|a|under) )?)WSL"
