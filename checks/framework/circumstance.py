@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 _USER = "$USER"
 _JOINS = late(r"(?i);|\b(?:and|but|besides|also|moreover|additionally)\b")
-_OF_A_SEEN_GPU = (*NO_CODE, INTEGRATED, "hsa-override-wrong", "amd-gpu-hang", "alloc-conf-expandable-segments-rocm")
+_OF_A_SEEN_GPU = (
+    *NO_CODE, INTEGRATED, "hsa-override-wrong", "amd-gpu-hang", "rocm-runtime-bug",
+    "alloc-conf-expandable-segments-rocm",
+)  # fmt: skip
 """Causes of failures that begin where torch sees the GPU, and computes on it."""
 _OF_BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu", *NO_CODE)
 """Where another build of torch is the answer."""
@@ -69,7 +72,7 @@ def circumstance_told(situation: Situation) -> Verdicts:
             evidence=(Evidence("told", said.text, f"text, line {said.line}"),),
             fixes=_of_these_nodes(situation, row) or (*_named_builds(situation, row), fix_of(row, situation)),
             refs=row.refs,
-            possible_causes=(row.slug, *(_OF_A_SEEN_GPU if row.last else ())),
+            possible_causes=tuple(dict.fromkeys((row.slug, *(_OF_A_SEEN_GPU if row.last else ())))),
             fallback=row.slug == "no-driver",
         )
 
