@@ -272,6 +272,111 @@ def test_of_a_gpu_that_no_build_has_code_for_rocm_finds_none(gpu: str, slug: str
     assert problems(f"RuntimeError: No HIP GPUs are available\nGPU: {gpu}\ntorch 2.4.1+rocm6.1\n")[:1] == [slug]
 
 
+@pytest.mark.parametrize(
+    ("text", "hidden"),
+    [
+        ("docker run --device /dev/kfd --device /dev/dri ollama/ollama:rocm", False),
+        ("export HIP_VISIBLE_DEVICES=0,1", True),
+    ],
+)
+def test_a_variable_that_nobody_names_does_not_hide_an_amd_gpu(text: str, hidden: bool) -> None:
+    message = "ggml_cuda_init: failed to initialize ROCm: no ROCm-capable device is detected"
+    found = judgement(f"RX 7900 XTX\n$ {text}\n{message}\n").findings
+    assert ("cuda-visible-devices" in [one.slug for one in found[:1]]) is hidden
+
+
+def test_ollama_looks_for_cuda_on_an_amd_machine_without_harm() -> None:
+    line = 'level=INFO msg="Unable to load cudart CUDA management library /tmp/x/libcudart.so.11.0: cudart init '
+    amd = 'msg="amdgpu is supported" gpu=0 gpu_type=gfx1100'
+    assert problems(f'{line}failure: 100"\n{amd}\n') == []
+    assert problems(f'{line}failure: 35"\nRTX 3060, NVIDIA driver 470.82.01\n') != []
+
+
+def test_a_program_that_names_its_gpu_finds_one() -> None:
+    title = "# ollama: AMD GPU version info not found, no GPU is detected\n"
+    log = 'msg="inference compute" id=0 library=rocm compute=gfx900 driver=0.0 name=1002:687f\n'
+    assert problems(title + log) == []
+    assert problems(title) == ["program-on-cpu"]
+    assert problems(f"# ollama only uses the CPU of my RX 7900 XTX\n{log}")[:1] == ["program-on-cpu"]
+
+
+@pytest.mark.parametrize(
+    ("text", "slugs"),
+    [
+        ("[Issue]: gfx1151 hangs under llama.cpp with the ROCm backend", ["rocm-runtime-bug"]),
+        ("Eval bug: instant segfault with HIP\n\nRX 7900 XTX", ["rocm-runtime-bug"]),
+        ("On my RX 9070 XT ComfyUI returns black images", ["rocm-runtime-bug"]),
+        ("llama.cpp with ROCm crashes on my RX 6700 XT", ["torch-rocm-no-arch-for-gpu"]),
+        ("My RX 7900 XTX hangs in games since yesterday", []),
+        ("llama.cpp on my RX 7900 XTX does not crash any more", []),
+        ("Does llama.cpp crash on an RX 7900 XTX?", []),
+        ("llama.cpp crashes on my RTX 4090", []),
+    ],
+)
+def test_a_program_that_fails_on_an_amd_gpu_has_a_likely_cause(text: str, slugs: list[str]) -> None:
+    assert problems(text) == slugs
+
+
+def test_the_likely_cause_gives_way_to_a_known_one() -> None:
+    text = "ComfyUI crashes on my RX 7900 XTX.\nexport HSA_OVERRIDE_GFX_VERSION=10.3.0\n"
+    assert problems(text) == ["hsa-override-wrong"]
+
+
+@pytest.mark.parametrize(
+    ("gfx", "slug"),
+    [("gfx1036", "amd-igpu-interferes"), ("gfx1103", "rocblas-no-arch"), ("gfx1010", "rocblas-no-arch")],
+)
+def test_who_computes_has_another_gpu_beside_one_for_the_screen(gfx: str, slug: str) -> None:
+    message = (
+        "rocBLAS error: Cannot read /opt/rocm-6.4.1/lib/rocblas/library/TensileLibrary.dat: No such file or directory"
+    )
+    assert problems(f"{message} for GPU arch : {gfx}\n") == [slug]
+
+
+def test_a_crash_with_an_integrated_gpu_beside_the_card_of_a_list() -> None:
+    text = (
+        "# ROCm crash when loading model with integrated GPU\n\nComputer Specs:\n* GPU: RX7900XTX\n* CPU: 7800X3D\n"
+    )
+    assert problems(text) == ["amd-igpu-interferes"]
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("RX580 2048sp with 4GB RAM", "gfx803"),
+        ("MI210x4", "gfx90a"),
+        ("AMD Instinct MI300A Accelerator", "gfx942"),
+        ("AMD 7950X3D + 128GB RAM + AMD 7900XTX", "gfx1100"),
+    ],
+)
+def test_a_name_with_remarks_is_a_name(name: str, arch: str) -> None:
+    assert [gpu.arch.value for gpu in machine(f"GPU: {name}\nHIP error: invalid argument\n").gpus] == [arch]
+
+
+def test_the_processor_tells_which_of_two_integrated_gpus_it_is() -> None:
+    gpu = "GPU: AMD ATI Radeon Vega Series / Radeon Vega Mobile Series\n"
+    cezanne = machine(f"CPU: AMD Ryzen 7 5800HS with Radeon Graphics (16)\n{gpu}HIP error: invalid argument\n")
+    assert [gpu.arch.value for gpu in cezanne.gpus] == ["gfx90c"]
+    assert [gpu.arch.value for gpu in machine(f"{gpu}HIP error: invalid argument\n").gpus] == [None]
+
+
+def test_an_answer_in_the_sentence_below_the_call_is_one() -> None:
+    index = "https://download.pytorch.org/whl/rocm5.4.2"
+    call = f"pip3 install torch --index-url {index}\nI run\n```\ntorch.cuda.is_available()\n```\n"
+    assert problems(f"{call}which always returns false.\n") == ["amd-device-permission"]
+    assert problems(f"{call}which should return true on Linux.\n") == []
+
+
+def test_a_message_knows_more_than_that_a_program_crashes() -> None:
+    fault = "Memory access fault by GPU node-1 on address 0x7f18. Reason: Page not present"
+    assert problems(f"ollama crashes on my RX 7900 XTX:\n{fault}\n") == ["amd-firmware-regression"]
+
+
+def test_what_is_so_on_each_system_is_of_none() -> None:
+    assert machine("RX 9070 XT hangs\nLinux Ubuntu 24.04.3, WSL2 Ubuntu 24.04, Windows10\n").pasted.foreign == ""  # type: ignore[union-attr]
+    assert machine("RX 9070 XT hangs\nWindows 11\n").pasted.foreign == "windows"  # type: ignore[union-attr]
+
+
 def test_headers_that_miopen_misses_are_one_problem() -> None:
     text = "fatal error: 'type_traits' file not found\nRuntimeError: miopenStatusUnknownError\n"
     assert problems(text) == ["error-seen"]

@@ -200,3 +200,15 @@ def test_nouveau_that_is_not_loaded_has_no_gpu() -> None:
 def test_a_title_with_the_kind_of_a_commit_and_what_it_does_is_of_a_change(title: str, found: list[str]) -> None:
     body = "CUDA fails to initialize after resuming from suspend until we reload the `nvidia_uvm` module."
     assert list(problems(f"{title}\n\n{body}\n")) == found
+
+
+def test_a_change_of_a_program_is_known_by_what_its_tests_say() -> None:
+    body = (
+        "On a ROCm build `torch.cuda.is_available()` is False on a machine without GPU: a CPU-only wheel comes out."
+    )
+    change = f"# Detect ROCm builds without a visible GPU\n\n{body}\nTested on gfx1150: 2771 passed, 30 skipped.\n"
+    assert problems(change) == []
+    assert (
+        problems(f"# torch is a CPU-only build on my RX 7900 XTX\n\n{body}\nOf its tests 3 failed, 20 passed.\n")
+        != []
+    )

@@ -249,3 +249,31 @@ def test_a_release_and_its_build_in_a_sentence_are_a_fact(text: str, slug: str) 
 )
 def test_a_cuda_that_torch_was_not_built_for_or_a_release_of_old_is_none(text: str) -> None:
     assert problems(text) == []
+
+
+_TITLE_OF_A_FAULT = "# HIP error: invalid device function on RX 7600 XT\n\n"
+_REPORT = (
+    "PyTorch version: 2.5.1+rocm6.2\nIs CUDA available: True\nGPU models and configuration: RX 7900 XTX (gfx1100)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("comment", "solved"),
+    [
+        ("I can now confirm that the same code in Debian works without issue:", True),
+        ("I tested this with ROCm 7.1.1, and the issue appears to be resolved:", True),
+        ("I followed your steps and got it working, using the whole GPU.", True),
+        ("Cannot reproduce it with a nightly build:", True),
+        ("It works fine with ROCm 6.2.", False),
+        ("I got it working on the CPU only.", False),
+        ("I tested this with ROCm 7.1.1, and the issue appears to be resolved, but the GPU hangs:", False),
+        ("After the update it ran without any error.\nSince yesterday it fails again.", False),
+    ],
+)
+def test_a_comment_that_says_that_it_works_answers_the_title(comment: str, solved: bool) -> None:
+    assert (problems(f"{_TITLE_OF_A_FAULT}{comment}\n\n{_REPORT}") == []) is solved
+
+
+def test_a_message_below_such_a_comment_counts() -> None:
+    text = f"{_TITLE_OF_A_FAULT}Got it working. With 7.0:\n\nRuntimeError: HIP error: invalid device function\n"
+    assert problems(text) != []

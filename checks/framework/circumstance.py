@@ -29,7 +29,10 @@ if TYPE_CHECKING:
 
 _USER = "$USER"
 _JOINS = late(r"(?i);|\b(?:and|but|besides|also|moreover|additionally)\b")
-_OF_A_SEEN_GPU = (*NO_CODE, INTEGRATED, "hsa-override-wrong", "amd-gpu-hang")
+_OF_A_SEEN_GPU = (
+    *NO_CODE, INTEGRATED, "hsa-override-wrong", "amd-gpu-hang", "rocm-runtime-bug",
+    "alloc-conf-expandable-segments-rocm",
+)  # fmt: skip
 """Causes of failures that begin where torch sees the GPU, and computes on it."""
 _OF_BUILDS = ("torch-cpu-only", "torch-wrong-build-or-cpu", *NO_CODE)
 """Where another build of torch is the answer."""
@@ -71,7 +74,7 @@ def circumstance_told(situation: Situation) -> Verdicts:
             or _of_the_program(situation, row, said)
             or (*_named_builds(situation, row), fix_of(row, situation)),
             refs=row.refs,
-            possible_causes=(row.slug,),
+            possible_causes=tuple(dict.fromkeys((row.slug, *(_OF_A_SEEN_GPU if row.last else ())))),
             fallback=row.slug == "no-driver",
         )
 

@@ -279,6 +279,7 @@ def _of_the_driver(situation: Situation) -> tuple[Fix, ...]:
 def _circumstances(situation: Situation, row: ErrorPattern, causes: tuple[str, ...]) -> tuple[ToldCircumstance, ...]:
     """What the person told beside this message, that is about it, and that the facts do not rule out."""
     told = told_circumstances(situation)
+    told = tuple((one, said) for one, said in told if not one.last)  # a message knows more
     about = (one for one, said in told if not _is_message(situation, row, one, said) and tells_of(one, row, causes))
     return tuple(one for one in about if one.remedy or not is_refuted(situation, one.slug))
 

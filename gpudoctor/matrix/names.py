@@ -17,7 +17,21 @@ _DETAIL = {
     *("pcie", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "nvl", "oam", "hbm2", "hbm2e", "hbm3", "hbm3e", "gddr6"),
     *("gddr6x", "mig", "lhr", "oem", "ada", "blackwell", "workstation", "server", "mobile", "ac", "dgxs", "fhhl"),
     *("vf", "hgx", "nvgpu", "embedded", "sff", "cnx", "refresh", "cec", "pascal", "edition", "generation"),
-    *("series", "fe", "founders", "ls", "mcm", "mba", "nvl36", "nvl72", "developer", "kit", "superchip", "grace"),
+    *(
+        "series",
+        "fe",
+        "founders",
+        "ls",
+        "mcm",
+        "mba",
+        "nvl36",
+        "nvl72",
+        "developer",
+        "kit",
+        "superchip",
+        "grace",
+        "accelerator",
+    ),
     *("kepler", "maxwell", "volta", "turing", "ampere", "lovelace", "hopper"),
 }
 _MEMORY = r"\d+(?:gb|g)$|\d+g\.\d+gb$"

@@ -125,8 +125,10 @@ def by_place(
     order = {slug: place for place, slug in enumerate(first)}
     hsa = situation.machine.amd.hsa.value
     last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())
+    if pasted and vendor == "amd" and not any(situation.variable(name) for name in VISIBILITY):
+        last += (HIDDEN,)  # HIP ignores empty ones: only one that somebody set hides the GPU
     if pasted and pasted.gpus_given and situation.machine.system.container.value == "docker":
-        last += (NO_RIGHTS,)  # Docker runs as root unless told otherwise, and opens what it is given
+        last += (_NO_KFD,) * (HIDDEN in causes)  # Docker refuses a node that is missing
     unlikely = _OF_VENDORS["amd"] if vendor is None and "CUDA" in text else ()
     return tuple(
         sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last or slug.startswith(unlikely)))
@@ -134,11 +136,15 @@ def by_place(
 
 
 def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
-    """The cause where the messages name the target of an integrated GPU, and the discrete one has another; or name
-    none, and of the two GPUs every build has code for the discrete one alone."""
+    """The cause where the messages name the target of an integrated GPU, and the discrete one has another, which they
+    need not name beside a GPU for the screen; or name none, and of the two GPUs every build has code for the discrete
+    one alone."""
     named = _GFX.search(" ".join(situation.machine.errors))
     gpus, target_of = situation.machine.of_vendor("amd"), situation.matrix.gpus.target
     discrete = {gpu.arch.value or "" for gpu in gpus if not gpu.integrated}
+    for_display = [target is not None and target.for_display for target in map(target_of, _archs(gpus))]
+    if row.slug in NO_CODE and INTEGRATED in row.also and for_display and all(for_display):
+        return (INTEGRATED,)
     if not discrete or INTEGRATED not in row.also or (named and named[0] in discrete):
         return ()
     if failed := _failed(situation, gpus):
@@ -148,6 +154,10 @@ def _of_integrated(situation: Situation, row: ErrorPattern) -> tuple[str, ...]:
     if named is None and not all((target := target_of(gfx)) and _is_in_every_build(target) for gfx in discrete):
         return ()
     return (INTEGRATED,) if others and (named or not any(other.official_from for other in others)) else ()
+
+
+def _archs(gpus: tuple[Gpu, ...]) -> tuple[str, ...]:
+    return tuple(gpu.arch.value or "" for gpu in gpus)
 
 
 def _names_another_gpu(situation: Situation) -> bool:

@@ -25,14 +25,16 @@ _OF_A_DOCUMENT = late(
 )
 """A title that tells what to do with a file of the documentation."""
 _TAGGED = late(
-    r"\s*#?\s*(?:\[(?:ci|docs?|fix|bug-?fix|build|tests?|core|misc|minor|major|chore|refactor|perf|wip|rfc|frontend|kernels?"
+    r"\s*#?\s*(?:\[[\w ./&-]{1,20}\]\s*){0,3}"
+    r"(?:\[(?:ci|docs?|fix|bug-?fix|build|tests?|core|misc|minor|major|chore|refactor|perf|wip|rfc|frontend|kernels?"
     r"|model|deps?|release)(?:[ /:_-][\w ./-]{1,30})?\]\s*)+(?P<rest>\S.*)",
     re.I,
 )
 """The same, with tags in brackets that no report of a fault carries."""
 _DOES = late(
-    r"(?i)(?:add|allow|automate|bump|change|cleanup|disable|enable|enhance|ensure|fix|handle|implement|improve|introduce"
-    r"|load|make|migrate|move|port|refactor|remove|rename|replace|revert|skip|support|switch|unify|update|upgrade|use)(?:e?s|ed)?\b"
+    r"(?i)(?:add|allow|automate|avoid|bump|change|cleanup|correct|detect|disable|drop|enable|enhance|ensure|expose|extend"
+    r"|fix|guard|handle|implement|improve|introduce|load|make|migrate|move|pin|port|prevent|refactor|remove|rename|replace"
+    r"|respect|revert|skip|support|switch|unify|update|upgrade|use)(?:e?s|ed)?\b"
 )
 """How such a title begins."""
 _SIGNS = late(
@@ -44,6 +46,7 @@ _SIGNS = late(
     r"|^(?:this|it) (?:adds|fixes|changes|removes|implements|introduces|moves)\b|(?-i:^Adds\b)"
     r"|\b(?:document|mention|explain)\b[^\n]{0,60}\b(?:in|to) (?:the |your )?(?:FAQ|docs?|documentation|readme)\b"
     r"|\bthis implementation\b|\b(?:similar to|follow-?up (?:to|of)|re-?land(?:s|ing)? of|as in)\b[^\n]{0,80}/pull/\d"
+    r"|\b\d{1,6} passed\b|\bbehaviou?r (?:is|stays|remains) unchanged\b|\bno functional changes?\b"
     r"|\bwill (?:fix|resolve|address) th(?:e|is) (?:issue|problem|error|failure)\b"
     r"|^#{1,4} {0,3}(?:pull request|purpose|test result|why are these changes needed|what this pr does)\b"
 )

@@ -12,14 +12,26 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.amd import RocmBlas
 from gpudoctor.matrix.versions import Figures, figures, minor
 
+_SEES_NO_GPU = ("program-finds-no-gpu", "opencl-program-finds-no-gpu")
+"""Circumstances that a program refutes by naming the GPU on which it is about to compute."""
 _BACKPORTS = late(r"\.el\d|-150\d{3}\.")
 """Kernels of Red Hat and SUSE, which know newer GPUs than their number tells."""
 
 
 def borne_out(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Told, ...]:
     """What the text tells, without what asks for facts that are not there."""
-    asking = {row.id: row.where for row in matrix.tables.told_circumstances if row.where}
-    return tuple(one for one in facts.told if _holds(asking.get(one.circumstance, ""), facts, machine, matrix))
+    rows = {row.id: row for row in matrix.tables.told_circumstances}
+    found = any(one.what == "gpu started" and one.by == "program" for one in facts.said)
+    told = [
+        one
+        for one in facts.told
+        if (row := rows.get(one.circumstance)) is None
+        or (not (found and row.id in _SEES_NO_GPU) and _holds(row.where, facts, machine, matrix))
+    ]
+    exact = any(
+        one.complains and (row := rows.get(one.circumstance)) and not (row.of_message or row.last) for one in told
+    )
+    return tuple(one for one in told if not (exact and (row := rows.get(one.circumstance)) and row.last))
 
 
 def _holds(where: str, facts: Facts, machine: Machine, matrix: Matrix) -> bool:

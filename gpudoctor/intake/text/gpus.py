@@ -18,6 +18,7 @@ _MOST = 64
 _SEVERAL = 3
 """As `alternatives` counts: the whole name, and two products."""
 _LONGEST_NAME = 120
+_PARTS = late(r"[,;]\s|\s[|/+]\s")
 _AMD_VARIABLE = (
     r"HSA_|HIP_|ROCR_|ROCM_(?!HOME)|MIOPEN_|PYTORCH_HIP|PYTORCH_ROCM|TORCH_BLAS_PREFER_HIPBLASLT|HIPBLASLT|ROCBLAS"
 )
@@ -44,7 +45,7 @@ def identify(facts: Facts, matrix: Matrix) -> tuple[tuple[tuple[NamedGpu, Identi
             return of_prose, ()
     found: list[tuple[NamedGpu, Identity]] = []
     unread: list[str] = []
-    for gpu in (_completed(one, facts) for one in named[:_MOST]):
+    for gpu in (_completed(one, facts, matrix) for one in named[:_MOST]):
         identity = identity_of(gpu, matrix)
         if identity is None:
             unread.append(f"{gpu.name or gpu.pci_id or gpu.arch} (line {gpu.line})")
@@ -93,8 +94,9 @@ def unnamed_gpu(facts: Facts, matrix: Matrix, *, rocm: bool) -> tuple[tuple[Name
     return assumed
 
 
-def _completed(gpu: NamedGpu, facts: Facts) -> NamedGpu:
-    """The GPU with what other lines tell of it: an architecture for its name, the rest of a name that was cut off."""
+def _completed(gpu: NamedGpu, facts: Facts, matrix: Matrix) -> NamedGpu:
+    """The GPU with what other lines tell of it: an architecture for its name, the rest of a name that was cut off; of
+    a name that several integrated GPUs have the one of the processor."""
     name = gpu.name
     if name.endswith("..."):
         stem = name.rstrip(". ")
@@ -109,7 +111,11 @@ def _completed(gpu: NamedGpu, facts: Facts) -> NamedGpu:
     if same:
         return replace(gpu, arch=same[0].arch)
     capability = decided(facts, f"capability {gpu.index}") if gpu.by == "report" else None
-    return replace(gpu, arch=capability.value) if capability else gpu
+    if capability:
+        return replace(gpu, arch=capability.value)
+    archs, processor = {one.arch for one in _by_name(name, matrix)[1]}, decided(facts, "processor")
+    own = matrix.gpus.gpu_of_processor(processor.value) if processor and len(archs) > 1 else None
+    return replace(gpu, arch=own.arch) if own and own.arch in archs else gpu
 
 
 def _same_name(one: str, other: str) -> bool:
@@ -124,7 +130,7 @@ def identity_of(gpu: NamedGpu, matrix: Matrix) -> Identity | None:
     if gpu.pci_id and (by_id := matrix.gpus.gpu_by_pci(gpu.pci_id)):
         exact = gpu.by != "shell" and {by_id.arch} == {one.arch for one in matrix.gpus.gpus_by_name(gpu.name)}
         return replace(by_id, name=gpu.name) if exact and "[" not in gpu.name else by_id
-    gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?[x*]? (?=[A-Za-z])", "", gpu.name))
+    gpu = replace(gpu, name=re.sub(r"^\d{1,2} ?[x*]? (?=[A-Za-z])|(?<=\d) ?[x*] ?\d{1,2}$", "", gpu.name))
     listed, (name, by_name) = gpu.name, _by_name(gpu.name, matrix)
     if len({identity.arch for identity in by_name}) != 1 and (chip := _CHIP.search(gpu.name)):
         by_name = matrix.gpus.gpus_by_name(chip["chip"]) or by_name
@@ -164,14 +170,14 @@ def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:
     """The GPUs of a name, and the name: people put all they have behind one key, and add remarks."""
     if not name or len(name) >= _LONGEST_NAME:
         return name, ()
-    parts = [_closed(part.strip()) for part in re.split(r"[,;]\s|\s[|/]\s", name)]
+    parts = [_closed(part.strip()) for part in _PARTS.split(name)]
     named = [(part, found) for part in parts if (found := matrix.gpus.gpus_by_name(part))]
     if len(named) == 1:
         return named[0]
     within = [part.removesuffix(" OC").strip() for part in re.findall(r"\(([^()]{3,60})\)", name)]
     if len(inner := [(part, found) for part in within if (found := matrix.gpus.gpus_by_name(part))]) == 1:
         return inner[0]
-    first = re.split(r"[,;(]|(?i:\s(?:gpu|card)s\b)", name)[0].strip()
+    first = re.split(r"[,;(]|(?i:\s(?:(?:gpu|card)s\b|with\s))", name)[0].strip()
     several = first.removesuffix("s")
     return name, next(filter(None, map(matrix.gpus.gpus_by_name, (name, first, several))), ())
 

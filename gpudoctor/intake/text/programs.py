@@ -109,7 +109,11 @@ _SYSTEMS = (
     ("wsl", _WSL, ("WSL", "wsl", "/dev/dxg", "/mnt/")),
 )  # fmt: skip
 """Systems, what tells of them, and texts of which one is in every line that does."""
-_EVERYWHERE = late(r"(?i)\bLinux, WSL ?2?,? (?:and|or) Windows\b|\bWindows, WSL ?2?,? (?:and|or) Linux\b")
+_EVERYWHERE = late(
+    r"(?i)\bLinux\b[^,;]{0,30}, (?:WSL ?2?\b[^,;]{0,20}(?:,|,? (?:and|or)) Windows"
+    r"|Windows\b[^,;]{0,10}(?:,|,? (?:and|or)) WSL)"
+    r"|\bWindows\b[^,;]{0,10}, WSL ?2?\b[^,;]{0,20}(?:,|,? (?:and|or)) Linux\b"
+)
 """It is so on each of them: none is the one that the rest of the text is about."""
 _ASKED_OR_DENIED = late(
     r"(?i)\b(?:see|check|test|find out) (?:if|whether) (?:we|it|this)\b|\b(?:non-|not (?:(?:on|in|a|under) )?)WSL"
@@ -174,6 +178,8 @@ def _ollama(number: int, text: str, facts: Facts) -> None:
     fields = {found["key"]: found["value"].strip('"') for found in _FIELD.finditer(text)}
     library, compute, name = (fields.get(key, "") for key in ("library", "compute", "name"))
     bdf = fields.get("pci_id", "")
+    if library.lower().startswith(("cuda", "rocm", "hip", "vulkan")):
+        facts.say("gpu started", text, number, "program")
     if library.lower().startswith("cuda") and (number_of := re.fullmatch(r"(\d{1,2})\.(\d)", compute)):
         arch = f"sm_{number_of[1]}{number_of[2]}"
         facts.gpus.append(NamedGpu(number, "program", name=fields.get("description", name), arch=arch, bdf=bdf))
@@ -197,6 +203,7 @@ def _device(number: int, text: str, facts: Facts, *, rocm: bool) -> None:
         arch = found["gfx"] or ("" if amd else f"sm_{found['major']}{found['minor']}")
         name = f"AMD {name}" if amd and not vendor_of({"name": name}) else name
         facts.gpus.append(NamedGpu(number, "program", name=name, index=int(found["index"]), arch=arch))
+        facts.say("gpu started", text, number, "program")
     elif found := _DEVICE.search(text):
         name = found["name"] or found["other"]
         index = int(found["index"]) if found["index"] else None

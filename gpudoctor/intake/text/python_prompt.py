@@ -141,7 +141,9 @@ def _answer(name: str, value: str, number: int, facts: Facts) -> None:
         facts.say("torch hip", value.split()[0].strip("'\""), number, "program")
     elif name == "torch.cuda.is_available" and (
         said := re.match(
-            r"(?i)(?:(?:i get|it (?:is|returns|gives|says|prints)|returns|gives|->|=>) ?)?(true|false)\b", value
+            r"(?i)(?:(?:i get|(?:it|which|that) (?:(?:always|still|only|just|now) )?(?:is|returns|gives|says|prints)"
+            r"|returns|gives|->|=>) ?)?(true|false)\b",
+            value,
         )
     ):
         facts.say("available", said[1].title(), number, "program")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_long_ago
 from gpudoctor.intake.text.lines import Line, text_of
@@ -66,6 +68,24 @@ _RUNS = late(
     r" (?:fine|well|great|perfectly|flawlessly|ok(?:ay)?|without|(?:on|with) (?:the )?(?:linux )?(?:kernel|linux))\b"
 )
 """What a person says of a GPU that computes."""
+_ANSWERS = late(
+    r"(?i)\b(?:confirm\w*|verified|tested|tried|now|after)\b[^.!?;]{0,120}"
+    r"\b(?:works?|worked|runs?|ran|builds?|built|installs?) (?:\w+ )?(?:fine|well|great|perfectly|flawlessly"
+    r"|without (?:any |an )?(?:issues?|problems?|errors?|crash(?:es)?))\b"
+    r"|\b(?:seems?|appears?|looks?) (?:to (?:be|have been) |like it is )?(?:now )?(?:solved|fixed|resolved|gone)\b"
+    r"|\b(?:got|get|getting) (?:it|this|that|everything|mine) (?:working|running|to (?:work|run))\b"
+    r"|\b(?:is|.s|seems?(?: to be)?|are) (?:now )?working (?:now|again|fine|on (?:the |my )?gpu)\b"
+    r"|\b(?:it|this|that|all|everything).{0,3} works? on (?:the |my )?gpu\b"
+    r"|\b(?:cannot|can.?t|could not|couldn.t|unable to|not able to) reproduce\b"
+    r"|\b(?:that|this|it) (?:\w+ )?(?:fixed it|solved it|did the trick)\b"
+)
+"""What a comment says of the fault that the title names, beside what a short text says."""
+_TITLE = late(r"\s*# (?!#)")
+_LONGEST_ANSWER = 600
+_STILL = late(
+    r"(?i)\b(?:still|again|same (?:issue|problem|error)|fails?|failed|crash\w*|hangs?|freez\w+|except|wrong|cpu)\b"
+)
+"""What goes on all the same, in the sentences beside such an answer."""
 _SENTENCE = late(r"[^.!?;\n]*(?:\.(?=\S)[^.!?;\n]*)*[.!?;]*")
 _SHORT = 500
 """Characters of a text that is about one matter."""
@@ -76,6 +96,7 @@ def read_solved(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     for line in lines:
         if _RUNS.search(line.text) and not _NOT.search(line.text):
             facts.say("gpu started", line.text, line.number, "prose")
+    _read_answer(lines, facts, matrix)
     whole = text_of(line for line in lines if line.text).strip()
     if len(whole) > _SHORT or facts.log or any(one.what == "available" and one.by != "prose" for one in facts.said):
         return
@@ -94,12 +115,41 @@ def read_solved(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     facts.told = [Told(WORKS_NOW, line.text.strip()[:300], line.number)]
 
 
-def _complains(sentence: str) -> bool:
+def _read_answer(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
+    """Takes away what only the title complains of, where the comment below it begins with saying that it works."""
+    filled = [line for line in lines if line.text.strip()]
+    if len(filled) < 2 or not _TITLE.match(filled[0].text):
+        return
+    title, comment = filled[0], _comment(filled[1:])
+    sentences = [one for one in _SENTENCE.findall(_QUOTED.sub(" ", comment)) if one.strip()]
+    works = [one for one in sentences if _ANSWERS.search(one) or _WORKS.search(one)]
+    if not works or any(_complains(one, _ANSWERS) if one in works else _STILL.search(one) for one in sentences):
+        return
+    answer = next((line for line in filled[1:] if works[0].strip()[:60] in line.text), filled[1])
+    if matrix.errors.messages_in(text_of(filled[1:])):
+        return
+    facts.errors = [line for line in facts.errors if line.number != title.number]
+    facts.told = [one for one in facts.told if one.line != title.number]
+    if not facts.errors and not facts.told:
+        facts.told = [Told(WORKS_NOW, answer.text.strip()[:300], answer.number)]
+
+
+def _comment(lines: list[Line]) -> str:
+    """What a person writes before any output that a line announces."""
+    words = ""
+    for line in lines:
+        words += f"{line.text}\n"
+        if line.text.endswith(":") or len(words) > _LONGEST_ANSWER:
+            break
+    return words
+
+
+def _complains(sentence: str, answers: re.Pattern[str] = _WORKS) -> bool:
     """Whether somebody misses something in a sentence. One that says that it works, or of old times, may have a
     "but" before that."""
     if is_long_ago(sentence):
         return False
-    works = list(_WORKS.finditer(sentence))
+    works = list(answers.finditer(sentence)) or list(_WORKS.finditer(sentence))
     if works:
         before, after = sentence[: works[0].start()], sentence[works[-1].end() :]
         sentence = _LAST_BUT.sub("", _BOOTED_ONCE.sub("", _CAUSE.sub("", before))) + " " + after

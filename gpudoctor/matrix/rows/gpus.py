@@ -104,6 +104,8 @@ class GfxTarget(Row, frozen=True, kw_only=True):
     """RDNA2, CDNA3 ..."""
     chips: str
     kind: Literal["dgpu", "apu", "dcgpu"]
+    for_display: bool = False
+    """It has two compute units for the screen: who computes has another GPU beside it."""
     override: Override
     generic: tuple[str, ...] = ()
     """Generic targets whose code it runs: gfx10-3-generic ..."""

@@ -195,6 +195,9 @@ class ToldCircumstance(Row, frozen=True, kw_only=True):
     together: tuple[tuple[str, ...], ...] = ()
     """Sets of concepts. A short text that names all of one set in two sentences tells the circumstance, too, in any
     order and as a complaint by itself."""
+    last: bool = False
+    """It names the likeliest cause of a complaint of which nothing else is known: it counts only where the text tells
+    no other circumstance."""
     where: Literal["", "rocm-lacks-kernels", "kernel-before-gpu"] = ""
     """It counts only where the facts of the text bear it out: the ROCm that it names has no rocBLAS kernels for the
     GPU and no torch brings its own, or the kernel that it names is older than the first one that supports the GPU."""
