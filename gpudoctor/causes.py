@@ -27,9 +27,7 @@ def drop_fallbacks(
     sure = [finding for finding in found if not finding.fallback]
     left = [finding for finding in found if finding.fallback and not _is_explained(finding, sure)]
     # Of two fallbacks one may still supersede the other by name.
-    kept = [
-        finding for finding in left if not any(_supersedes(other, finding) or _tells_more(other, finding) for other in left)
-    ]
+    kept = [one for one in left if not any(_supersedes(other, one) or _tells_more(other, one) for other in left)]
     problems = {finding.slug for finding in kept if finding.severity != "note"}
     sure = [finding for finding in sure if finding.severity != "note" or finding.slug not in problems]
     return [*sure, *kept], [one for one in questions if not (one.fallback and _is_explained(one, sure))]
