@@ -318,3 +318,17 @@ def test_an_answer_in_a_comment_behind_the_call_is_read() -> None:
     text = "WSL2, the GPU is at zero load.\nprint(torch.cuda.is_available()) // {}\n"
     assert judgement(text.format("true")).verdict == "ok"
     assert judgement(text.format("false")).verdict == "error"
+
+
+def test_a_command_of_conda_tells_for_which_cuda_torch_is() -> None:
+    text = "Tesla V100, driver 418.67\nconda install pytorch cudatoolkit=10.2\ntorch.cuda.is_available() is False"
+    assert problems(text) == ["driver-too-old"]
+    assert "driver-too-old" not in problems(text.replace("418.67", "470.57.02"))
+    assert "driver-too-old" not in problems(text.replace("pytorch", "numba"))
+
+
+def test_a_torch_without_cuda_is_for_the_cpu_beside_nvidias_gpus() -> None:
+    text = "RTX 3090\ntorch.cuda.is_available() is False\ntorch.version.cuda is None"
+    assert machine(text).torch is not None
+    assert problems(text) == ["torch-cpu-only"]
+    assert machine(text.replace("RTX 3090", "RX 7900 XTX")).torch is None
