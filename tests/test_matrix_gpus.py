@@ -86,7 +86,8 @@ def test_a_name_stands_for_one_architecture(matrix: Matrix, name: str, arch: str
 
 
 @pytest.mark.parametrize(
-    ("name", "arch"), [("TITAN X (Maxwell)", "sm_52"), ("TITAN X (Pascal)", "sm_61"), ("RTX 6000 Blackwell", "sm_120")]
+    ("name", "arch"),
+    [("TITAN X (Maxwell)", "sm_52"), ("TITAN X (Pascal)", "sm_61"), ("RTX 6000 Blackwell", "sm_120")],
 )
 def test_a_generation_tells_which_gpu_of_a_name_is_meant(matrix: Matrix, name: str, arch: str) -> None:
     assert [gpu.arch for gpu in matrix.gpus.gpus_by_name(name)] == [arch]

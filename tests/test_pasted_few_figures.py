@@ -332,3 +332,11 @@ def test_a_torch_without_cuda_is_for_the_cpu_beside_nvidias_gpus() -> None:
     assert machine(text).torch is not None
     assert problems(text) == ["torch-cpu-only"]
     assert machine(text.replace("RTX 3090", "RX 7900 XTX")).torch is None
+
+
+def test_a_gpu_in_tcc_mode_is_given_to_wsl_in_wddm_mode() -> None:
+    text = "WSL2, Tesla P40 in TCC mode\nFailed to initialize NVML: GPU access blocked by the operating system"
+    told = next(iter(judgement(text).findings))
+    assert (told.slug, "-dm 0" in told.fixes[0].title) == ("wsl-driver", True)
+    without = next(iter(judgement(text.replace(" in TCC mode", "")).findings))
+    assert "-dm 0" not in without.fixes[0].title
