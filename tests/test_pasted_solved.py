@@ -249,3 +249,15 @@ def test_a_release_and_its_build_in_a_sentence_are_a_fact(text: str, slug: str) 
 )
 def test_a_cuda_that_torch_was_not_built_for_or_a_release_of_old_is_none(text: str) -> None:
     assert problems(text) == []
+
+
+def test_an_answer_of_torch_before_the_words_that_it_is_solved_is_past() -> None:
+    text = "# torch.cuda.is_available() returns False\n\nIssue is solved now!"
+    assert problems(text) == []
+    assert problems(f"{text}\n>>> torch.cuda.is_available()\nFalse") == ["torch-cpu-only"]
+
+
+def test_a_text_that_calls_itself_a_solution_is_no_report() -> None:
+    text = '# 报错解决方案：could not select device driver "nvidia" with capabilities: [[gpu]]\n\n首先要安装'
+    assert problems(text) == []
+    assert problems(text.replace("报错解决方案：", "请问怎么解决？")) != []

@@ -19,7 +19,7 @@ _OF_FAULTS = late(
 _TITLE = late(
     r"(?i)(?:#{1,6} )?(?:(?:trouble-?shooting|frequently asked questions|FAQ)\b"
     r"|(?:docs?|documentation|readme(?:\.md)?)(?:\([^)\n]{1,40}\))?: \S"
-    r"|(?:\[(?:notice|psa|announcement)\]|(?:notice|psa|announcement):) )"
+    r"|(?:\[(?:notice|psa|announcement)\]|(?:notice|psa|announcement):) |.{0,6}解决(?:方案|办法|方法)[:\uff1a ])"
 )
 """Of a chapter, of a change of one, or of an announcement."""
 _SYMPTOM = late(r"(?i)symptoms?$")

@@ -77,7 +77,7 @@ def read_solved(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
         if _RUNS.search(line.text) and not _NOT.search(line.text):
             facts.say("gpu started", line.text, line.number, "prose")
     whole = text_of(line for line in lines if line.text).strip()
-    if len(whole) > _SHORT or facts.log or any(one.what == "available" and one.by != "prose" for one in facts.said):
+    if len(whole) > _SHORT or facts.log:
         return
     text = _QUOTED.sub(" ", whole)
     answered = _ONLY_WORDS.search(text)
@@ -88,9 +88,11 @@ def read_solved(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     asked = text[answered.end() :] if answered else text
     if any(map(_complains, _SENTENCE.findall(asked))) or _fails_after(text[works.end() :], matrix):
         return
+    line = next((line for line in lines if works[0].splitlines()[-1] in line.text), lines[0])
+    if any(one.what == "available" and one.by != "prose" and one.line >= line.number for one in facts.said):
+        return
     facts.errors, facts.unexplained = [], []
     facts.said = [one for one in facts.said if one.what != "available"]
-    line = next((line for line in lines if works[0].splitlines()[-1] in line.text), lines[0])
     facts.told = [Told(WORKS_NOW, line.text.strip()[:300], line.number)]
 
 
