@@ -31,6 +31,7 @@ _WORKS = late(
     rf"|\b(?:{_FAULT}|it|they|that) went away\b"
     r"|(?:\b(?:does|do|did|has|have)(?: not|n't)|\bnever) (?:ever )?"
     r"(?:happen|occur|appear|crash|fail|hang|die|freeze|show up|come back)(?:ed|n)? (?:any ?more|again|since)\b"
+    r"|\bno longer (?:applicable|relevant|an? (?:issue|problem))\b"
     r"|\bno longer (?:happen|occur|appear|crash|fail|hang|freeze)(?:e?s)?\b"
     r"|\b(?!(?:error|problem|issue|bug|message|crash|it)\b)[\w-]+ (?:is|are) back\b"
     r"(?! (?:(?:to|on) (?:the )?cpu|and|from)\b)"
