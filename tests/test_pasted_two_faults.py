@@ -111,7 +111,7 @@ def test_two_faults_are_both_told_and_one_is_told_once(text: str, slugs: set[str
 
 def test_what_a_message_says_comes_before_what_words_beside_it_suggest() -> None:
     text = (
-        "Error while installing cutorch for a GTX 1080 with cuda 7.5, Driver Version: 367.27 in Ubuntu 14.04. It says "
+        "Error installing cutorch for a GTX 1080 with cuda 7.5, Driver Version: 367.27 in Ubuntu 14.04. It says "
         "nvcc fatal   : Unsupported gpu architecture 'compute_61'\n"
         "CUDA driver version does not fit: my driver is too old for this CUDA."
     )
