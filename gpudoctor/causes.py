@@ -27,7 +27,7 @@ def drop_fallbacks(
     sure = [finding for finding in found if not finding.fallback]
     left = [finding for finding in found if finding.fallback and not _is_explained(finding, sure)]
     # Of two fallbacks one may still supersede the other by name.
-    kept = [finding for finding in left if not any(_supersedes(other, finding) for other in left)]
+    kept = [one for one in left if not any(_supersedes(other, one) or _tells_more(other, one) for other in left)]
     problems = {finding.slug for finding in kept if finding.severity != "note"}
     sure = [finding for finding in sure if finding.severity != "note" or finding.slug not in problems]
     return [*sure, *kept], [one for one in questions if not (one.fallback and _is_explained(one, sure))]
@@ -65,7 +65,13 @@ def _takes_away(finding: Finding) -> bool:
 
 
 def _supersedes(finding: Finding, fallback: Finding | NotJudged) -> bool:
-    return finding.layer in ("driver", "access", "runtime") and fallback.slug in finding.supersedes
+    deeper = fallback.slug in finding.supersedes and fallback.slug != finding.slug
+    return deeper and finding.layer in ("driver", "access", "runtime")
+
+
+def _tells_more(finding: Finding, other: Finding) -> bool:
+    """Whether it names the GPU that has the fault of the other one."""
+    return finding.slug == other.slug and bool(finding.devices) and not other.devices
 
 
 def join_symptoms(findings: Iterable[Finding], situation: Situation) -> list[Finding]:

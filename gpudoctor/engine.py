@@ -284,7 +284,7 @@ def ignore_rules(texts: Iterable[str]) -> dict[str, str]:
 
 
 def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """By severity; within it a cause before what it explains, then from the metal up (by id)."""
+    """By severity; within it a cause before what it explains, a guess last, then from the metal up (by id)."""
     findings = tuple(findings)
     ordered: list[Finding] = []
     for severity in SEVERITIES:
@@ -301,9 +301,13 @@ def _effects(finding: Finding) -> tuple[str, ...]:
     return tuple(slug for slug in finding.supersedes if slug != finding.slug)
 
 
-def _place(finding: Finding) -> tuple[str, int]:
+def _place(finding: Finding) -> tuple[bool, str, int]:
     device = finding.device
-    return finding.id, -1 if device is None or device.index is None else device.index
+    return (
+        finding.confidence == "possible",
+        finding.id,
+        -1 if device is None or device.index is None else device.index,
+    )
 
 
 def _run(check: Check[J], subject: J) -> tuple[tuple[Finding, ...], tuple[NotJudged, ...]]:

@@ -89,6 +89,14 @@ def test_a_name_stands_for_one_architecture(matrix: Matrix, name: str, arch: str
     assert [gpu.arch for gpu in matrix.gpus.gpus_by_name(name)] == [arch]
 
 
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [("TITAN X (Maxwell)", "sm_52"), ("TITAN X (Pascal)", "sm_61"), ("RTX 6000 Blackwell", "sm_120")],
+)
+def test_a_generation_tells_which_gpu_of_a_name_is_meant(matrix: Matrix, name: str, arch: str) -> None:
+    assert [gpu.arch for gpu in matrix.gpus.gpus_by_name(name)] == [arch]
+
+
 @pytest.mark.parametrize("name", ["RTX A4000 Ada", "RTX 4090 Ampere", "V100 Turing"])
 def test_a_name_with_another_generation_than_its_gpu_has_is_none(matrix: Matrix, name: str) -> None:
     """Whoever says RTX A4000 Ada may mean either: the Ampere RTX A4000 was taken."""

@@ -318,3 +318,46 @@ def test_an_answer_in_a_comment_behind_the_call_is_read() -> None:
     text = "WSL2, the GPU is at zero load.\nprint(torch.cuda.is_available()) // {}\n"
     assert judgement(text.format("true")).verdict == "ok"
     assert judgement(text.format("false")).verdict == "error"
+
+
+def test_a_command_of_conda_tells_for_which_cuda_torch_is() -> None:
+    text = "Tesla V100, driver 418.67\nconda install pytorch cudatoolkit=10.2\ntorch.cuda.is_available() is False"
+    assert problems(text) == ["driver-too-old"]
+    assert "driver-too-old" not in problems(text.replace("418.67", "470.57.02"))
+    assert "driver-too-old" not in problems(text.replace("pytorch", "numba"))
+
+
+def test_a_torch_without_cuda_is_for_the_cpu_beside_nvidias_gpus() -> None:
+    text = "RTX 3090\ntorch.cuda.is_available() is False\ntorch.version.cuda is None"
+    assert machine(text).torch is not None
+    assert problems(text) == ["torch-cpu-only"]
+    assert machine(text.replace("RTX 3090", "RX 7900 XTX")).torch is None
+
+
+def test_a_gpu_in_tcc_mode_is_given_to_wsl_in_wddm_mode() -> None:
+    text = "WSL2, Tesla P40 in TCC mode\nFailed to initialize NVML: GPU access blocked by the operating system"
+    told = next(iter(judgement(text).findings))
+    assert (told.slug, "-dm 0" in told.fixes[0].title) == ("wsl-driver", True)
+    without = next(iter(judgement(text.replace(" in TCC mode", "")).findings))
+    assert "-dm 0" not in without.fixes[0].title
+
+
+def test_a_build_of_torch_in_a_line_of_its_own_is_read() -> None:
+    text = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n- RTX2060\n- {}"
+    assert problems(text.format("2.7.1+cu128")) == ["ext-built-without-gpu-arch"]
+    assert problems(text.format("2.7.1+cu128").replace("2060", "5060").replace("cu128", "cu126")) == [
+        "torch-no-arch-for-gpu"
+    ]
+    assert machine(text.format("0.22.1+cu128")).torch is None
+
+
+def test_a_person_who_says_that_torch_sees_no_gpu_complains_beside_a_report() -> None:
+    report = "PyTorch version: 1.10.2\nCUDA used to build PyTorch: 11.3\nIs CUDA available: False\n"
+    assert problems(report) == []
+    assert problems(f"I get cuda.is_available false all the time.\n{report}") != []
+
+
+def test_an_xid_that_names_another_one_before_it_is_told_by_that() -> None:
+    line = "kernel: NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001"
+    assert problems(f"{line} caused by previous Xid 149") == ["nvlink-error"]
+    assert problems(line) == []

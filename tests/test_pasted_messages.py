@@ -1031,3 +1031,18 @@ def test_the_errors_that_the_start_of_nvidias_images_prints_are_known(error: str
 )
 def test_a_module_that_no_tool_finds_was_not_built_for_the_kernel(message: str) -> None:
     assert problems(message) == ["nvidia-dkms-kernel-mismatch"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "NVRM: The NVIDIA probe routine failed for 1 device(s).",
+        "nvidia 0000:01:00.0: probe with driver nvidia failed with error -1",
+        "NVRM: None of the NVIDIA devices were initialized.",
+    ],
+)
+def test_a_driver_that_gave_up_without_a_reason_is_a_problem(line: str) -> None:
+    assert problems(f"RTX 3060\n[    9.1] {line}") == ["no-driver"]
+    more = f"RTX 3060\n[    9.1] NVRM: RmInitAdapter failed! (0x63:0x56:1689)\n[    9.2] {line}"
+    assert problems(more) == ["no-driver"]
+    assert problems(f"{WORKS}[    9.1] {line}") == []

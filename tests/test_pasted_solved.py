@@ -277,3 +277,42 @@ def test_a_comment_that_says_that_it_works_answers_the_title(comment: str, solve
 def test_a_message_below_such_a_comment_counts() -> None:
     text = f"{_TITLE_OF_A_FAULT}Got it working. With 7.0:\n\nRuntimeError: HIP error: invalid device function\n"
     assert problems(text) != []
+
+
+def test_an_answer_of_torch_before_the_words_that_it_is_solved_is_past() -> None:
+    text = "# torch.cuda.is_available() returns False\n\nIssue is solved now!"
+    assert problems(text) == []
+    assert problems(f"{text}\n>>> torch.cuda.is_available()\nFalse") == ["torch-cpu-only"]
+
+
+def test_a_text_that_calls_itself_a_solution_is_no_report() -> None:
+    text = '# 报错解决方案: could not select device driver "nvidia" with capabilities: [[gpu]]\n\n首先要安装'
+    assert problems(text) == []
+    assert problems(text.replace("报错解决方案", "请问怎么解决")) != []
+
+
+def test_a_note_that_supposes_a_message_is_no_report() -> None:
+    message = "# RuntimeError: CUDA driver version is insufficient for CUDA runtime version\n\n"
+    assert problems(f"{message}If you encounter this error, please install the latest NVIDIA driver.") == []
+    assert problems(f"{message}If you have seen this error, please tell me how to get rid of it.") != []
+
+
+def test_what_is_no_longer_of_interest_is_past() -> None:
+    message = '# JAX says "No GPU/TPU found, falling back to CPU."\n\n'
+    assert problems(f"{message}No longer applicable.") == []
+    assert problems(f"{message}No longer applicable, but it still happens with 0.5.") != []
+
+
+def test_a_variable_that_was_tried_in_vain_is_no_remedy() -> None:
+    text = (
+        "Training on two RTX 3090 hangs at the end of an epoch, one GPU is at 100%.\nI tried NCCL_P2P_DISABLE=1. {}"
+    )
+    assert problems(text.format("But it didn't work.")) == []
+    assert problems(text.format("With it the run ends.")) == ["nccl-p2p-hang"]
+
+
+def test_a_guide_in_steps_is_no_report_in_chinese_either() -> None:
+    said = "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver."
+    guide = f"# {said}\n第一步, 打开终端\n第二步, 检查驱动\n第三步, sudo apt-get install dkms"
+    assert problems(guide) == []
+    assert problems(f"{guide}\n请问我还要做什么") != []

@@ -107,3 +107,12 @@ from tests.support.judged_texts import problems
 )
 def test_two_faults_are_both_told_and_one_is_told_once(text: str, slugs: set[str]) -> None:
     assert set(problems(text)) == slugs
+
+
+def test_what_a_message_says_comes_before_what_words_beside_it_suggest() -> None:
+    text = (
+        "Error installing cutorch for a GTX 1080 with cuda 7.5, Driver Version: 367.27 in Ubuntu 14.04. It says "
+        "nvcc fatal   : Unsupported gpu architecture 'compute_61'\n"
+        "CUDA driver version does not fit: my driver is too old for this CUDA."
+    )
+    assert problems(text)[0] == "cuda-toolkit-mismatch"

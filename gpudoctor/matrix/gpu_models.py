@@ -149,9 +149,11 @@ class Gpus:
         direct = self._by_architecture(text)
         if direct is not None:
             return (direct,)
-        found = self._of_words(text) or self._of_alternatives(text) or self._of_parts(text)
-        said = self._generations.intersection(names.words(text))  # there is no RTX A4000 Ada
-        return tuple(gpu for gpu in found if said <= set((gpu.family or " ".join(said)).lower().split()))
+        said = self._generations.intersection(names.words(text))
+        plain = " ".join(word for word in text.split() if not said.intersection(names.words(word)))
+        each = dict.fromkeys((text, plain))
+        either = (self._of_words(one) or self._of_alternatives(one) or self._of_parts(one) for one in each)
+        return next(filter(None, (_of_generation(said, found) for found in either)), ())
 
     @cached_property
     def _generations(self) -> frozenset[str]:
@@ -361,6 +363,11 @@ def _keys(text: str, *, detailed: bool, figure: bool) -> Iterator[tuple[Key, str
     if figure:
         yield names.bare_key, names.bare_key(" ".join(names.telling(text)))
     yield names.unordered_key, names.unordered_key(text)
+
+
+def _of_generation(said: Collection[str], found: Iterable[Identity]) -> tuple[Identity, ...]:
+    """Those of the generation that a name tells: there is no RTX A4000 Ada, and of two TITAN X one is a Maxwell."""
+    return tuple(gpu for gpu in found if set(said) <= set((gpu.family or " ".join(said)).lower().split()))
 
 
 def _index(named: Iterable[Named], key: Key) -> Names:

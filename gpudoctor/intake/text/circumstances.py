@@ -128,6 +128,13 @@ _PROPOSED = late(
 """Beside what nobody has done yet."""
 _FINE = late(r"\bworks? fine\b|\b(?:everything|all|it) (?:went|was|is) (?:fine|ok(?:ay)?|well)\b", re.ASCII)
 """The same, if the text tells of something that was amiss before."""
+_VARIABLE_SET = late(r"Set (?P<name>[A-Z][A-Z0-9_]{5,40})=")
+"""A remedy that begins with a variable."""
+_NO_HELP = late(
+    r"(?:=\S{1,20})?[^\n]{0,40}?(?:\b(?:did|do|does)(?: not|n't) (?:\w+ )?(?:work|help|change|fix|solve|make)"
+    r"|\b(?:no|without) (?:effect|luck|difference|change|success|avail)\b|\bin vain\b)"
+)
+"""What stands behind a variable that was tried in vain."""
 _DENIED = late(r"(?:\bnot|n't|\bnothing|\bnever|\bnone|\bno|\bwithout|\bdespite)\b[^.;!?]{0,25}$", re.ASCII)
 _ASKED = late(r"[^.:;!?\n]{0,200}\?")
 """The rest of a question: who asks for a remedy does not tell that it helped."""
@@ -242,9 +249,16 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
             continue
         if row.unless and any(late(row.unless, re.ASCII).search(one.lowered) for one in readings):
             continue
+        if (remedy := _VARIABLE_SET.match(row.workaround)) and _in_vain(remedy["name"].lower(), whole):
+            continue
         facts.told.append(found)
     if facts.errors and is_harmless(facts.errors, matrix) and (complaint := concepts.complaint()):
         facts.say("complaint", complaint.text, complaint.number, "prose")
+
+
+def _in_vain(variable: str, whole: str) -> bool:
+    """Whether the text says of a variable that it did not help."""
+    return any(_NO_HELP.match(whole, found.end()) for found in re.finditer(re.escape(variable), whole))
 
 
 def _lowered(texts: list[str], places: Iterable[int], left_out: frozenset[int]) -> str:

@@ -72,9 +72,9 @@ def with_errors(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
     available = decided(facts, "available")
     # Where the GPU or the driver is told, the checks of torch say why.
     torch, bare = machine.torch, not machine.gpus and decided(facts, "driver") is None
-    asked = available is not None and available.by in {"program", "prose"}
-    for_gpus = torch is not None and bool(torch.cuda or torch.hip)
-    missed = available is not None and available.value == "False" and (torch is None or (asked and for_gpus and bare))
+    spoken = any(one.what == "available" and one.by in {"program", "prose"} for one in facts.said)
+    asked = spoken and torch is not None and bool(torch.cuda or torch.hip)
+    missed = available is not None and available.value == "False" and (torch is None or (asked and bare))
     if available and missed and is_harmless(facts.errors, matrix):
         facts.errors.append(Line(available.line, "torch.cuda.is_available() is False"))
     if is_harmless(facts.errors, matrix):

@@ -11,6 +11,7 @@ _IN_A_MANUAL = late(
     r"|\bshould (?:print|emit|show|raise|give|display) (?:an? )?(?:\w+ )?(?:warning|error|message|hint)\b"
     r"|\byou (?:may|might|will|would) (?:also |then )?(?:see|get|run into|encounter)\b"
     r"|\b(?:driver|module|gpu|it) (?:may|might) (?:then |also )?(?:stop working|fail|break|not work)\b"
+    r"|\b(?:would|will|to) (?:prevent|avoid|suppress|silence)\b[^.;!?]{0,20}[\"'`:]"
     r"|\bwill (?:most )?likely (?:throw|fail|raise|print|show)\b|\bmeans that you (?:must|have|need)\b"
     r"|\bit would (?:also )?be (?:preferable|better|nice|great|good|helpful|useful)\b"
     r"|\bthe symptom is\b|\b(?:carr(?:y|ies)|ha(?:s|ve)) known\b|\b(?:source|cause) of \S+_ERROR_"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
 from gpudoctor.late_regex import late
 
@@ -19,7 +20,7 @@ _OF_FAULTS = late(
 _TITLE = late(
     r"(?i)(?:#{1,6} )?(?:(?:trouble-?shooting|frequently asked questions|FAQ)\b"
     r"|(?:docs?|documentation|readme(?:\.md)?)(?:\([^)\n]{1,40}\))?: \S"
-    r"|(?:\[(?:notice|psa|announcement)\]|(?:notice|psa|announcement):) )"
+    r"|(?:\[(?:notice|psa|announcement)\]|(?:notice|psa|announcement):) |.{0,6}解决(?:方案|办法|方法)[:\uff1a ])"
 )
 """Of a chapter, of a change of one, or of an announcement."""
 _SYMPTOM = late(r"(?i)symptoms?$")
@@ -34,13 +35,13 @@ _OF_ADVICE = late(
 _TO_THE_READER = late(r"(?i)\byou'?(?:re|ll|ve)?\b|\byour\b|您|用户")
 _ANNOUNCES = late(
     r"(?i)\b(?:this (?:article|guide|tutorial|page|chapter|text)|a deep dive)\b.{0,20}\b(?:covers?|explains?"
-    r"|explores?|provides?|discuss(?:es)?|walks?|into)\b|^Scope: |本文(?:旨在|将|介绍|主要|深入)"
+    r"|explores?|provides?|discuss(?:es)?|walks?|into)\b|^Scope: |本文(?:旨在|将|介绍|主要|深入)|^第[三四五六]步"
 )
 """What an article says of itself."""
 _IMPERATIVE = late(
     r"^(?:[-*\u2022] |\d{1,2}[.)] )?(?:Install|Run|Use|Set|Check|Enable|Disable|Add|Remove|Open|Start|Make sure"
     r"|Verify|Download|Update|Upgrade|Reboot|Restart|Configure|Create|Copy|Replace|Build|Put|Sign|Enroll?|Register"
-    r"|Do not|Don.t|Never) "
+    r"|Do not|Don.t|Never) |^第.步"
 )
 _OF_A_REPORT = late(
     r"(?i)\b(?:to reproduce|reproduc(?:tion|er|ing)|(?:expected|actual|current) (?:behaviou?r|result|outcome)"
@@ -74,7 +75,8 @@ def is_manual(lines: tuple[Line, ...]) -> bool:
     catalogue = sum(_SYMPTOM.match(heading) is not None for heading in headings) >= _LINES_NEEDED  # of several faults
     announces = any(map(_ANNOUNCES.search, texts))
     signs = (faults, catalogue, advice, announces, to_reader, _has_several(_IMPERATIVE, texts))
-    if not _has_title(texts) and (
+    supposes = any(map(is_hypothetical, texts[1:2]))
+    if not (_has_title(texts) or supposes) and (
         sum(signs) < _SIGNS_NEEDED or not (faults or announces or to_reader)
     ):  # steps alone tell how to reproduce a fault
         return False

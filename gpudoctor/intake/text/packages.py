@@ -59,6 +59,10 @@ _TORCH_INDEX = late(
     r"\b(?:install|add)\b.{1,400}\btorch\b.{1,400}/whl/(?P<build>cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu)(?!\w|\.\w)"
 )
 """A command that takes torch from an index of one build: what is installed, where it came to that."""
+_CONDA_BUILD = late(
+    r"\bpytorch(?![\w./-]).{0,200}? ['\"]?(?:cudatoolkit|pytorch-cuda)={1,2}(?P<cuda>\d{1,2}\.\d)(?![\d.]*\d)"
+)
+"""The packages that say for which CUDA conda shall take torch."""
 _NOT_INSTALLED = late(r"ERROR: No matching distribution found for torch|No solution found when resolving")
 """The end of a command that installed nothing."""
 _ASKED_TORCH = late(
@@ -167,7 +171,7 @@ def _is_command(text: str) -> bool:
 
 
 def _wanted(text: str, number: int) -> Iterator[Statement]:
-    """The index of torch's builds that a command takes, and the version that it asks for."""
+    """The index of torch's builds that a command takes, the CUDA, and the version that it asks for."""
     index = _TORCH_INDEX.search(text) if "/whl/" in text else None
     if not (index or _is_command(text)) or _ADVISED.search(text):
         return
@@ -176,6 +180,8 @@ def _wanted(text: str, number: int) -> Iterator[Statement]:
     if asked := _ASKED_TORCH.search(text):
         build = "" if index else asked["build"] or ""
         yield Statement("torch asked", asked["version"] + build, number, "shell")
+    if "cuda" in text and (conda := _CONDA_BUILD.search(text)):
+        yield Statement("torch cuda", conda["cuda"], number, "shell")
 
 
 def _in_one_line(text: str) -> list[tuple[str, str]]:

@@ -33,6 +33,7 @@ _WORKS = late(
     rf"|\b(?:{_FAULT}|it|they|that) went away\b"
     r"|(?:\b(?:does|do|did|has|have)(?: not|n't)|\bnever) (?:ever )?"
     r"(?:happen|occur|appear|crash|fail|hang|die|freeze|show up|come back)(?:ed|n)? (?:any ?more|again|since)\b"
+    r"|\bno longer (?:applicable|relevant|an? (?:issue|problem))\b"
     r"|\bno longer (?:happen|occur|appear|crash|fail|hang|freeze)(?:e?s)?\b"
     r"|\b(?!(?:error|problem|issue|bug|message|crash|it)\b)[\w-]+ (?:is|are) back\b"
     r"(?! (?:(?:to|on) (?:the )?cpu|and|from)\b)"
@@ -98,7 +99,7 @@ def read_solved(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
             facts.say("gpu started", line.text, line.number, "prose")
     _read_answer(lines, facts, matrix)
     whole = text_of(line for line in lines if line.text).strip()
-    if len(whole) > _SHORT or facts.log or any(one.what == "available" and one.by != "prose" for one in facts.said):
+    if len(whole) > _SHORT or facts.log:
         return
     text = _QUOTED.sub(" ", whole)
     answered = _ONLY_WORDS.search(text)
@@ -109,9 +110,11 @@ def read_solved(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     asked = text[answered.end() :] if answered else text
     if any(map(_complains, _SENTENCE.findall(asked))) or _fails_after(text[works.end() :], matrix):
         return
+    line = next((line for line in lines if works[0].splitlines()[-1] in line.text), lines[0])
+    if any(one.what == "available" and one.by != "prose" and one.line >= line.number for one in facts.said):
+        return
     facts.errors, facts.unexplained = [], []
     facts.said = [one for one in facts.said if one.what != "available"]
-    line = next((line for line in lines if works[0].splitlines()[-1] in line.text), lines[0])
     facts.told = [Told(WORKS_NOW, line.text.strip()[:300], line.number)]
 
 

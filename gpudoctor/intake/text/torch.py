@@ -37,7 +37,7 @@ def pasted_torch(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch 
     if version is None:
         version = _asked_before_it_answered(facts) or _named_beside_a_failure(facts, machine, matrix)
     if version is None:
-        return _of_unknown_version(facts) or _of_index(facts, machine, matrix) or (None, ())
+        return _of_unknown_version(facts, machine) or _of_index(facts, machine, matrix) or (None, ())
     torch, assumed = _torch(version, facts, machine, matrix, conda=conda is not None and conda.value == version.value)
     listed = decided(facts, "archs")
     if listed is not None:
@@ -196,13 +196,14 @@ def _of_index(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch, tu
     return replace(torch, source=source(index)), (*assumed, f"torch {version}, {why}")
 
 
-def _of_unknown_version(facts: Facts) -> tuple[Torch, tuple[str, ...]] | None:
+def _of_unknown_version(facts: Facts, machine: Machine) -> tuple[Torch, tuple[str, ...]] | None:
     """A torch of which only its architectures, its CUDA or its kind are told."""
     listed, cuda, hip = decided(facts, "archs"), _number(facts, "torch cuda"), _number(facts, "torch hip")
     kind = decided(facts, "torch kind")
     said = listed or decided(facts, "torch cuda") or decided(facts, "torch hip") or kind
     code = _code(listed.value) if listed else CodeArchs()
-    for_cpu = _is_for_cpu(facts) and decided(facts, "torch hip") is not None
+    of_nvidia = bool(machine.gpus) and not machine.of_vendor("amd")
+    for_cpu = _is_for_cpu(facts) and (of_nvidia or decided(facts, "torch hip") is not None)
     if said is None or not (code != CodeArchs() or cuda or hip or kind or for_cpu):
         return None
     amd = bool(hip or code.gfx or (kind and kind.value == "rocm"))

@@ -16,7 +16,7 @@ _BUILD = r"(?:cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu)"
 _NAMED = late(
     rf"(?i)(?<![\w.+=/-])(?:(?:py)?torch[ `]{{1,2}}v?(?P<torch>\d\.\d{{1,2}}(?:\.\d{{1,2}})?(?:\+{_BUILD})?)"
     r"(?:(?:[ (,]{1,2}| (?:with|for|from|of) (?:the )?)(?P<build>cu1[0-3]\d|rocm\d\.\d|cuda ?1[1-3](?:\.\d)?))?"
-    rf"|(?P<alone>\d\.\d{{1,2}}\.\d{{1,2}}\+{_BUILD}))"
+    rf"|(?P<alone>[1-9]\.\d{{1,2}}\.\d{{1,2}}\+{_BUILD}))"
     r"(?![\w+]|\.\d)"
 )
 _ELSEWHERE = late(
@@ -78,7 +78,9 @@ def read_replaced(lines: Iterable[Line], facts: Facts, matrix: Matrix) -> None:
 
 def _mentions(line: Line) -> Iterator[_Mention]:
     """The releases that a sentence names, each with what the words around it say of it."""
-    if not ("orch" in line.text or "+" in line.text) or "==" in line.text or not is_sentence(line.text):
+    if not ("orch" in line.text or "+" in line.text) or "==" in line.text:
+        return
+    if not (is_sentence(line.text) or _NAMED.fullmatch(line.text.strip("-* "))):
         return
     for sentence in _ENDS.split(line.text):
         places = list(_NAMED.finditer(sentence))
