@@ -14,6 +14,7 @@ from gpudoctor.machine import DamagedFile, Distribution, Fact, ImportTrial, know
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.probes.frameworks import FrameworkRows
+from gpudoctor.probes.installers import probe_installers
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.record import damage
 from gpudoctor.situation import Situation
@@ -386,6 +387,20 @@ def test_packages_of_links_that_lead_nowhere_are_installed_again_together(site, 
     named = sorted(word for word in others.argv if "==" in word)
     assert named == ["mpmath==1.3.0", "sympy==1.14.0", "typing-extensions==4.16.0"]
     assert [step.argv[0] for step in first] == ["find"] * len(first)  # only pip needs that, before all else
+
+
+@pytest.mark.parametrize("leads_to", ["/mnt/gone/it", "itself"])
+@pytest.mark.parametrize("name", ["sympy", "typing_extensions.py"])
+def test_a_link_that_leads_nowhere_is_removed_before_pip_writes_through_it(site, name, leads_to):
+    path = site / name
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.symlink_to(name if leads_to == "itself" else leads_to)
+    found = machine(site)
+    environment = found.environment.value
+    installers = probe_installers(LiveHost(), environment, (), commands=False)
+    remove, install = plan_of(with_environment(found, installers=installers), Permissions(packages=True)).to_run
+    assert remove.argv == ("rm", "-f", str(path))
+    assert any(word.startswith(name.removesuffix(".py").replace("_", "-")) for word in install.argv)
 
 
 def test_what_another_cuda_replaces_is_removed_once(site):
