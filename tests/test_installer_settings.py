@@ -350,6 +350,14 @@ def test_a_command_takes_back_what_would_lead_it_elsewhere() -> None:
     )
 
 
+def test_what_a_package_requires_comes_along_though_pip_is_told_to_leave_it_out(tmp_path: Path) -> None:
+    for content in ("no-deps = true", "no_dependencies = yes", "no-deps = 0"):
+        found = pip(tmp_path / content[:9], {"/venv/pip.conf": f"[install]\n{content}\n"})
+        *_, step = steps(configured(found), ReplacePackage("jinja2", ""))
+        assert isinstance(step, RunStep)
+        assert step.env == ({} if content.endswith("0") else {"PIP_NO_DEPS": "0"})
+
+
 def test_a_command_of_uv_leaves_out_the_variables_that_would_lead_it_elsewhere(tmp_path: Path) -> None:
     found = uv(tmp_path, {}, UV_TORCH_BACKEND="cpu", UV_EXCLUDE_NEWER="2025-06-01")
     assert command(configured(found, uv_managed=True)).startswith(

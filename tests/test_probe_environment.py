@@ -207,7 +207,9 @@ def test_below_what_uv_run_lays_over_an_environment_for_one_run(tmp_path: Path, 
     write_torch(places[torch_in])
     with (tmp_path / "run/pyvenv.cfg").open("a") as config:
         config.write("extends-environment = /project\n")
-    added = (f'site.addsitedir(__import__("os").fsdecode(b"/{name}/lib/python3.12/site-packages"))' for name in places)
+    added = (
+        f'site.addsitedir(__import__("os").fsdecode(b"/{name}/lib/python3.12/site-packages"))' for name in places
+    )
     (places["run"] / "_uv_ephemeral_overlay.pth").write_text(f"import site; {'; '.join(added)}")
     found = probe(tmp_path, VIRTUAL_ENV="/run")
     assert found.prefix == ("/project" if torch_in == "project" else "/run")

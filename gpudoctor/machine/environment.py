@@ -228,6 +228,7 @@ class InstallerSettings(Record, frozen=True):
     """It reaches indexes through a proxy."""
     no_index: bool = False
     offline: bool = False
+    no_deps: bool = False
     require_hashes: bool = False
     require_virtualenv: bool = False
     dry_run: bool = False
