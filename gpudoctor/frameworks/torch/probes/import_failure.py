@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
 from gpudoctor.machine import NOT_STARTED, ImportTrial, ProcessLimits, PythonEnvironment, SuspectFile
 from gpudoctor.probes.file_owner import Owners
@@ -50,7 +51,7 @@ def with_suspects(
     """A failed trial with the files that it points at, and the limits that it ran under."""
     owners = Owners(host, environment.distributions.value or (), environment.python.value, environment.interpreter)
     ends = _ending_start_file(host, environment, trial)
-    closed, stale = _closed_folders(host, environment, trial), _stale_files(host, environment, owners, trial)
+    closed, stale = _bare_folders(host, environment, trial), _stale_files(host, environment, owners, trial)
     suspects = (*ends, *closed, *stale, *_suspects(owners, trial))
     found = {suspect.path or suspect.owner: suspect for suspect in suspects}
     outside = _Outside(host, environment.site_packages)
@@ -88,13 +89,17 @@ def _stale_files(
                     yield SuspectFile(path=cached, owner=source.owner, version=source.version, problem="stale")
 
 
-def _closed_folders(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
-    """Packages that this user may not look into: Python takes them for empty folders."""
+def _bare_folders(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
+    """What Python takes for packages without content: this user may not look into them, or little is left of them."""
     for module in trial.empty:
+        left = f"'{module}'" in trial.error and environment.distribution(normalised(module)) is None
         for site in environment.site_packages:
             folder = posixpath.join(site, module)
-            if host.names(folder).state == "denied":
+            names = host.names(folder)
+            if names.state == "denied":
                 yield SuspectFile(path=folder, problem="unreadable")
+            elif names.known and left:
+                yield SuspectFile(path=folder, problem="remainder")
 
 
 class _Outside:
