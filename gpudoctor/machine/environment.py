@@ -253,6 +253,10 @@ class InstallerSettings(Record, frozen=True):
     """Where each of these was set: "no_index": "/etc/pip.conf, line 3"."""
 
 
+READ_ONLY = "read-only file system"
+"""Why nobody may write to a folder."""
+
+
 class Installers(Record, frozen=True):
     """What an install command meets here; read only where something is to be installed."""
 
