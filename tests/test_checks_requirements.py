@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpudoctor.finding import ReplacePackage
+from gpudoctor.finding import Manual, ReplacePackage
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import DamagedFile, Distribution, Fact, ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
@@ -20,7 +20,7 @@ from gpudoctor.probes.record import damage
 from gpudoctor.situation import Situation
 from gpudoctor.step import RunStep
 from tests.support.check_cases import matrix
-from tests.support.environments import write_distribution, write_torch, write_venv
+from tests.support.environments import write_conda, write_conda_record, write_distribution, write_torch, write_venv
 from tests.support.judging import finding, judged, plan_of, remedies, severity, told
 from tests.support.machines import (
     amd_machine,
@@ -351,6 +351,22 @@ def test_an_interrupted_uninstall_comes_back_in_its_own_version(site):
     assert [step.argv[0] for step in steps][:1] == ["rm"]
     named = [word for step in steps for word in step.argv if "==" in word]
     assert [word.replace("===", "==") for word in named] == ["torch==2.9.1"]
+
+
+@pytest.mark.parametrize("build", ["cuda129_mkl_py312_h1_300", "cpu_generic_py312_h1_0"])
+def test_what_conda_recorded_and_pip_removed_comes_back_by_conda(tmp_path: Path, build: str) -> None:
+    """A build that cannot use the GPU comes back only if it is wanted."""
+    site = write_conda(tmp_path / "env")
+    write_distribution(site, "numpy", "2.3.4", installer="conda")
+    assert told(machine(site)) == [("torch-missing", "note")]
+    write_conda_record(tmp_path / "env", "pytorch", "2.9.1", build)
+    found = finding(machine(site), "torch-install-interrupted")
+    assert found.severity == "error"
+    fixes = [remedy.text for fix in found.fixes for remedy in fix.remedies if isinstance(remedy, Manual)]
+    assert fixes == [f"conda install -p {tmp_path}/env --force-reinstall pytorch=2.9.1"]
+    assert isinstance(found.fixes[0].remedies[0], Manual) is build.startswith("cuda")
+    write_torch(site, "2.9.1", "12.9")
+    assert severity(machine(site), "torch-install-interrupted") is None
 
 
 def test_a_record_without_a_list_of_files_is_removed_before_pip_meets_it(site):
