@@ -51,8 +51,8 @@ def with_suspects(
     """A failed trial with the files that it points at, and the limits that it ran under."""
     owners = Owners(host, environment.distributions.value or (), environment.python.value, environment.interpreter)
     ends = _ending_start_file(host, environment, trial)
-    closed, stale = _bare_folders(host, environment, trial), _stale_files(host, environment, owners, trial)
-    suspects = (*ends, *closed, *stale, *_suspects(owners, trial))
+    closed, stale = _closed_folders(host, environment, trial), _stale_files(host, environment, owners, trial)
+    suspects = (*ends, *closed, *stale, *_suspects(owners, trial), *_remainders(host, environment, trial))
     found = {suspect.path or suspect.owner: suspect for suspect in suspects}
     outside = _Outside(host, environment.site_packages)
     ordered = sorted(map(outside.placed, found.values()), key=lambda suspect: not suspect.problem)
@@ -89,17 +89,21 @@ def _stale_files(
                     yield SuspectFile(path=cached, owner=source.owner, version=source.version, problem="stale")
 
 
-def _bare_folders(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
-    """What Python takes for packages without content: this user may not look into them, or little is left of them."""
+def _closed_folders(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
+    """Packages that this user may not look into: Python takes them for empty folders."""
     for module in trial.empty:
-        left = f"'{module}'" in trial.error and environment.distribution(normalised(module)) is None
         for site in environment.site_packages:
             folder = posixpath.join(site, module)
-            names = host.names(folder)
-            if names.state == "denied":
+            if host.names(folder).state == "denied":
                 yield SuspectFile(path=folder, problem="unreadable")
-            elif names.known and left:
-                yield SuspectFile(path=folder, problem="remainder")
+
+
+def _remainders(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
+    """Folders of packages that are not installed, of which the error says that they lack something."""
+    for module in trial.empty:
+        if f"'{module}'" in trial.error and environment.distribution(normalised(module)) is None:
+            folders = (posixpath.join(site, module) for site in environment.site_packages)
+            yield from (SuspectFile(path=one, problem="remainder") for one in folders if host.names(one).known)
 
 
 class _Outside:
