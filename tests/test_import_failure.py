@@ -256,6 +256,7 @@ def test_a_folder_that_a_removed_package_left_is_named(tmp_path: Path) -> None:
     site = write_environment(tmp_path)
     line = "import numpy\nassert numpy.ndarray\n"
     files = {"torch/__init__.py": line + TORCH, "torch/version.py": "__version__ = '2.9.1+cpu'\n"}
+    shutil.rmtree(site / "torch-2.9.1+cpu.dist-info")
     write_distribution(site, "torch", "2.9.1+cpu", files=files)
     (site / "numpy/_core/__pycache__").mkdir(parents=True)
     (site / "google/api").mkdir(parents=True)  # a folder of many packages
