@@ -8,18 +8,19 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from gpudoctor.finding import ReplacePackage
+from gpudoctor.finding import Manual, ReplacePackage
 from gpudoctor.host import LiveHost
 from gpudoctor.machine import DamagedFile, Distribution, Fact, ImportTrial, known
 from gpudoctor.planner.plan import fixes_for
 from gpudoctor.planner.planned_steps import Permissions
 from gpudoctor.probes.frameworks import FrameworkRows
+from gpudoctor.probes.installers import probe_installers
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.record import damage
 from gpudoctor.situation import Situation
 from gpudoctor.step import RunStep
 from tests.support.check_cases import matrix
-from tests.support.environments import write_distribution, write_torch, write_venv
+from tests.support.environments import write_conda, write_conda_record, write_distribution, write_torch, write_venv
 from tests.support.judging import finding, judged, plan_of, remedies, severity, told
 from tests.support.machines import (
     amd_machine,
@@ -352,6 +353,22 @@ def test_an_interrupted_uninstall_comes_back_in_its_own_version(site):
     assert [word.replace("===", "==") for word in named] == ["torch==2.9.1"]
 
 
+@pytest.mark.parametrize("build", ["cuda129_mkl_py312_h1_300", "cpu_generic_py312_h1_0"])
+def test_what_conda_recorded_and_pip_removed_comes_back_by_conda(tmp_path: Path, build: str) -> None:
+    """A build that cannot use the GPU comes back only if it is wanted."""
+    site = write_conda(tmp_path / "env")
+    write_distribution(site, "numpy", "2.3.4", installer="conda")
+    assert told(machine(site)) == [("torch-missing", "note")]
+    write_conda_record(tmp_path / "env", "pytorch", "2.9.1", build)
+    found = finding(machine(site), "torch-install-interrupted")
+    assert found.severity == "error"
+    fixes = [remedy.text for fix in found.fixes for remedy in fix.remedies if isinstance(remedy, Manual)]
+    assert fixes == [f"conda install -p {tmp_path}/env --force-reinstall pytorch=2.9.1"]
+    assert isinstance(found.fixes[0].remedies[0], Manual) is build.startswith("cuda")
+    write_torch(site, "2.9.1", "12.9")
+    assert severity(machine(site), "torch-install-interrupted") is None
+
+
 def test_a_record_without_a_list_of_files_is_removed_before_pip_meets_it(site):
     stray = site / "torch-2.8.0.dist-info"
     stray.mkdir()
@@ -386,6 +403,20 @@ def test_packages_of_links_that_lead_nowhere_are_installed_again_together(site, 
     named = sorted(word for word in others.argv if "==" in word)
     assert named == ["mpmath==1.3.0", "sympy==1.14.0", "typing-extensions==4.16.0"]
     assert [step.argv[0] for step in first] == ["find"] * len(first)  # only pip needs that, before all else
+
+
+@pytest.mark.parametrize("leads_to", ["/mnt/gone/it", "itself"])
+@pytest.mark.parametrize("name", ["sympy", "typing_extensions.py"])
+def test_a_link_that_leads_nowhere_is_removed_before_pip_writes_through_it(site, name, leads_to):
+    path = site / name
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.symlink_to(name if leads_to == "itself" else leads_to)
+    found = machine(site)
+    environment = found.environment.value
+    installers = probe_installers(LiveHost(), environment, (), commands=False)
+    remove, install = plan_of(with_environment(found, installers=installers), Permissions(packages=True)).to_run
+    assert remove.argv == ("rm", "-f", str(path))
+    assert any(word.startswith(name.removesuffix(".py").replace("_", "-")) for word in install.argv)
 
 
 def test_what_another_cuda_replaces_is_removed_once(site):

@@ -604,6 +604,12 @@ def test_a_libstdcxx_that_lacks_what_torch_asks_for():
     assert severity(machine("3.4.30"), "libstdcxx-too-old") is None
     assert "conda" in finding(machine("3.4.29", kind="conda"), "libstdcxx-too-old").fixes[0].title
     assert "no GLIBCXX" in finding(machine(NO_GLIBCXX), "libstdcxx-too-old").message
+    for variable, value in (
+        ("LD_LIBRARY_PATH", "/usr/lib/x:/opt/conda/lib"),
+        ("LD_PRELOAD", "/usr/lib/libjemalloc.so.2 /opt/conda/lib/libstdc++.so.6"),
+    ):
+        led = change(machine("3.4.29", kind="conda"), variables={variable: value})
+        assert variable in remedies(led, "libstdcxx-too-old")[0]
 
 
 def test_an_older_libstdcxx_leaves_with_the_variable_that_brings_it():

@@ -13,6 +13,7 @@ from gpudoctor.machine import (
     LISTING,
     DamagedFile,
     DeviceNode,
+    Distribution,
     Extension,
     ImportTrial,
     Library,
@@ -631,3 +632,13 @@ def test_what_the_cpu_computes_wrong_is_put_down_to_damaged_files_and_to_no_gpu(
     assert errors(whole) == ["smoke-wrong-result"]
     damaged = with_torch(nvidia_machine(), damaged=(DamagedFile("/venv/lib/libtorch_cpu.so", "truncated"),))
     assert errors(ran(damaged, *wrong, devices=cpu)) == ["torch-install-damaged"]
+
+
+def test_a_module_that_a_kernel_did_not_get_is_that_of_an_interrupted_install() -> None:
+    """A full disk leaves records and modules without content."""
+    package = Distribution("sympy", "1.14.0", path="/venv/lib/sympy-1.14.0.dist-info", lacks=("METADATA",))
+    patient = nvidia_machine(torch=torch("2.9.1+cu128"))
+    asking = Distribution("torch", "2.9.1+cu128", requires=("sympy>=1.13.3",))
+    patient = with_environment(patient, distributions=known((asking, package), "test"))
+    failed = ran(patient, *raising("ImportError: cannot import name 'S' from 'sympy'", "optimizer-step"))
+    assert dict(told(failed)) == {"package-install-interrupted": "error"}

@@ -453,6 +453,16 @@ def test_emptied_files_that_the_import_does_without_are_found(tmp_path: Path) ->
     assert "torch-install-damaged" not in dict(told(examined(tmp_path, "static")))
 
 
+@pytest.mark.parametrize(("end", "told_of"), [(8192, True), (8100, False), (12288 + 20, False)])
+def test_a_source_that_ends_with_a_block_of_the_disk_was_cut(tmp_path: Path, end: int, told_of: bool) -> None:
+    """A file that was edited or patched ends anywhere."""
+    site = venv(tmp_path)
+    write_jax(site, **{"jax/late.py": "x = 1\n" * 2050})
+    text = (site / "jax/late.py").read_text()
+    (site / "jax/late.py").write_text((text * 2)[:end])
+    assert ("framework-install-damaged" in dict(told(examined(tmp_path)))) is told_of
+
+
 # --- what the error does not say --------------------------------------------------------------------------
 
 

@@ -251,6 +251,25 @@ def test_a_source_file_of_null_bytes_is_named_with_its_owner(tmp_path: Path) -> 
     assert remedies(machine, "torch-import-fails") == ["ReinstallPackage helper2.0"]
 
 
+def test_a_folder_that_a_removed_package_left_is_named(tmp_path: Path) -> None:
+    """torch does without NumPy, but not with a numpy/ in which nothing is left."""
+    site = write_environment(tmp_path)
+    line = "import numpy\nassert numpy.ndarray\n"
+    files = {"torch/__init__.py": line + TORCH, "torch/version.py": "__version__ = '2.9.1+cpu'\n"}
+    shutil.rmtree(site / "torch-2.9.1+cpu.dist-info")
+    write_distribution(site, "torch", "2.9.1+cpu", files=files)
+    (site / "numpy/_core/__pycache__").mkdir(parents=True)
+    (site / "google/api").mkdir(parents=True)  # a folder of many packages
+    machine = examined(tmp_path)
+    assert (
+        f"{site}/numpy is left of a package that is not installed" in finding(machine, "torch-import-fails").message
+    )
+    assert f"rm -r {site}/numpy\n" in finding(machine, "torch-import-fails").fixes[0].remedies[0].text
+    (site / "torch/__init__.py").write_text("import google\nassert google.nothing\n" + TORCH)
+    write_distribution(site, "google", "1.0", files={"google/api/x.py": ""})
+    assert "is left of" not in finding(examined(tmp_path), "torch-import-fails").message
+
+
 def test_a_compiled_file_that_is_cut_short_is_removed_and_no_package_touched(tmp_path: Path) -> None:
     site = write_environment(tmp_path)
     part = site / "helper/part.py"

@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -350,6 +351,14 @@ def test_a_command_takes_back_what_would_lead_it_elsewhere() -> None:
     )
 
 
+def test_what_a_package_requires_comes_along_though_pip_is_told_to_leave_it_out(tmp_path: Path) -> None:
+    for content in ("no-deps = true", "no_dependencies = yes", "no-deps = 0"):
+        found = pip(tmp_path / content[:9], {"/venv/pip.conf": f"[install]\n{content}\n"})
+        *_, step = steps(configured(found), ReplacePackage("jinja2", ""))
+        assert isinstance(step, RunStep)
+        assert step.env == ({} if content.endswith("0") else {"PIP_NO_DEPS": "0"})
+
+
 def test_a_command_of_uv_leaves_out_the_variables_that_would_lead_it_elsewhere(tmp_path: Path) -> None:
     found = uv(tmp_path, {}, UV_TORCH_BACKEND="cpu", UV_EXCLUDE_NEWER="2025-06-01")
     assert command(configured(found, uv_managed=True)).startswith(
@@ -503,6 +512,8 @@ def test_a_pip_that_does_not_run_makes_way_for_a_new_one() -> None:
 def test_nothing_is_run_where_the_environment_cannot_be_changed() -> None:
     closed = Installers(writable=known(False, "/venv/lib/python3.12/site-packages"))
     assert "/venv/lib/python3.12/site-packages cannot be written to" in by_hand(with_tools(closed))
+    mounted = Installers(writable=change(closed.writable, why="read-only file system"))
+    assert "/venv/lib/python3.12/site-packages lies on a read-only file system" in by_hand(with_tools(mounted))
     copy = TorchCopy("/home/me/.local/lib/python3.12/site-packages/torch", "2.9.1+cpu", "user site")
     own = torch("2.9.1+cpu", copies=(copy,))
     mine = change(environment(own, installers=closed), kind="system", prefix="/usr", interpreter="/usr/bin/python3")
@@ -682,6 +693,16 @@ def test_a_folder_that_is_not_there_is_not_called_closed() -> None:
     assert absent("x") != LiveHost().may_write("/tmp")
 
 
+def test_a_folder_on_a_read_only_mount_is_no_matter_of_rights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert LiveHost().may_write(str(tmp_path)).why == ""
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    assert LiveHost().may_write(str(tmp_path)).why == ""
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_flag=os.ST_RDONLY))
+    assert LiveHost().may_write(str(tmp_path)).why == "read-only file system"
+
+
 def test_an_index_that_cannot_be_reached_is_told_before_anything_is_changed(
     base: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -763,8 +784,6 @@ def test_level_static_starts_no_pip(venv: MakeVenv) -> None:
 
 def test_a_prefix_of_the_configuration_is_led_back_to_the_environment() -> None:
     """With an empty --prefix pip installs below /."""
-    from types import SimpleNamespace
-
     from gpudoctor.planner.pip_steps import _options
 
     settings = InstallerSettings(elsewhere={"prefix": "/opt/x", "root": "/mnt", "target": "/t"})

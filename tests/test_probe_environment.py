@@ -200,6 +200,22 @@ def test_gpudoctor_installed_as_a_tool_examines_the_python_of_path(
     assert probe_named(LiveHost(), None).prefix == str(tmp_path / "usual")
 
 
+@pytest.mark.parametrize("torch_in", ["project", "layer"])
+def test_below_what_uv_run_lays_over_an_environment_for_one_run(tmp_path: Path, torch_in: str) -> None:
+    """As `uv run --with gpudoctor-cli gpudoctor check` writes it: a fix there would be gone after the run."""
+    places = {name: write_venv(tmp_path / name) for name in ("run", "project", "layer")}
+    write_torch(places[torch_in])
+    with (tmp_path / "run/pyvenv.cfg").open("a") as config:
+        config.write("extends-environment = /project\n")
+    added = (
+        f'site.addsitedir(__import__("os").fsdecode(b"/{name}/lib/python3.12/site-packages"))' for name in places
+    )
+    (places["run"] / "_uv_ephemeral_overlay.pth").write_text(f"import site; {'; '.join(added)}")
+    found = probe(tmp_path, VIRTUAL_ENV="/run")
+    assert found.prefix == ("/project" if torch_in == "project" else "/run")
+    assert found.torch.value is not None and found.torch.value.version == "2.9.1+cu128"
+
+
 def test_a_recording_without_any_python_is_unknown(tmp_path: Path) -> None:
     (tmp_path / "sys").mkdir()
     assert probe_environment(RecordedHost(tmp_path), None, {}).undecided

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import shlex
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, by_hand
@@ -17,6 +18,7 @@ _LEFT = {
     "dist-info without files": "its record is there, its files are gone",
     "editable without its folder": "it was installed from a folder of sources, which has no torch any more",
     "interrupted uninstall": "an uninstall or upgrade was interrupted and left only this",
+    "conda record": "conda installed it, its files are gone",
     "left-over files": "only a part of its files is left, so `import torch` gives an empty module",
 }
 _LACKS = {
@@ -34,10 +36,11 @@ def torch_install_interrupted(situation: Situation) -> Verdicts:
     torch without its first file even imports, as an empty module.
 
     ## How it is judged
-    It is an error if a record without files, an editable install without its sources, a folder ~orch or a part of the
-    files is all that is left of torch. It is a warning if torch is there, and its .dist-info lacks RECORD or METADATA
-    or is gone; an error if its import failed, too. RECORD is the last file that an installer writes, so without one
-    files may be missing. Builds of conda, a distribution, an image or one's own keep other records.
+    It is an error if a record without files (a wheel's or conda's), an editable install without its sources, a folder
+    ~orch or a part of the files is all that is left of torch. It is a warning if torch is there, and its .dist-info
+    lacks RECORD or METADATA or is gone; an error if its import failed, too. RECORD is the last file that an installer
+    writes, so without one files may be missing. Builds of conda, a distribution, an image or one's own keep other
+    records.
 
     ## Fix safety
     Installs the same version again, in a way that needs no RECORD.
@@ -82,9 +85,19 @@ def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
         want="a whole torch, or none",
         subject="Python environment",
         evidence=tuple(map(Evidence.of_copy, remains)),
-        fixes=_new_torch(situation, named),
+        fixes=_by_conda(situation, first) if first.via == "conda record" else _new_torch(situation, named),
         supersedes=("torch-missing",),
     )
+
+
+def _by_conda(situation: Situation, record: TorchCopy) -> tuple[Fix, ...]:
+    environment = situation.environment
+    tool, prefix = (environment.conda_tool, environment.prefix) if environment else ("conda", "")
+    name, version, build = posixpath.basename(record.path).rsplit("-", 2)
+    text = shlex.join((tool, "install", "-p", prefix, "--force-reinstall", f"{name}={version}"))
+    again = by_hand(f"Let {tool} install its torch {version} again", text, "replaces")
+    better = better_torch(situation) if situation.usable else ()
+    return (*better, again) if better and build.startswith("cpu") else (again, *better)
 
 
 def _as_its_index_names_it(situation: Situation, trace: TorchCopy) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, Severity, by_hand
@@ -229,7 +230,7 @@ def libstdcxx_too_old(situation: Situation) -> Verdicts:
     the libstdc++ that is found first.
 
     ## Fix safety
-    Removes a folder from a variable, or updates one library in this environment.
+    Removes a library or folder from a variable, or updates one library in this environment.
     """
     environment, torch = situation.environment, situation.torch
     needed = torch.needs_glibcxx.value if torch else None
@@ -258,10 +259,11 @@ def libstdcxx_too_old(situation: Situation) -> Verdicts:
 
 
 def _newer_libstdcxx(situation: Situation, path: str, conda: bool) -> Fix:
-    library = Library(name="libstdc++.so.6", path=path, via="LD_LIBRARY_PATH")
+    preloaded = path in re.split("[ :]", situation.variable("LD_PRELOAD") or "")
     folders = (situation.variable("LD_LIBRARY_PATH") or "").split(":")
-    if path and path.rpartition("/")[0] in folders:
-        return clear_the_way(situation, library)
+    if path and (preloaded or path.rpartition("/")[0] in folders):
+        via = "LD_PRELOAD" if preloaded else "LD_LIBRARY_PATH"
+        return clear_the_way(situation, Library(name="libstdc++.so.6", path=path, via=via))
     if conda:
         text = "In this environment:\nconda install -c conda-forge 'libstdcxx-ng>=12'"
         return by_hand("Update libstdc++ in the conda environment", text, "replaces")

@@ -214,7 +214,7 @@ class Host(ABC):
 
     def _failure(self, path: str, error: Exception) -> Fact[Any]:
         if isinstance(error, OSError):
-            if error.errno in (errno.ENOENT, errno.ENOTDIR):
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
                 return self.missing(path)
             if error.errno in (errno.EACCES, errno.EPERM):
                 return denied(path, os.strerror(error.errno).lower())

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
 from gpudoctor.host.base import CommandResult, Host, Uname
-from gpudoctor.machine import DeviceNode, Fact, Opening, User, absent, known, unknown
+from gpudoctor.machine import READ_ONLY, DeviceNode, Fact, Opening, User, absent, known, unknown
 
 KERNEL_LOG_LIMIT = 1 << 23
 KMSG_DEVICE = (1, 11)
@@ -71,7 +71,9 @@ class LiveHost(Host):
         try:
             if not os.path.exists(path):
                 return absent(path, "no such file or directory")
-            return known(os.access(path, os.W_OK | os.X_OK, effective_ids=_EFFECTIVE), path)
+            may = os.access(path, os.W_OK | os.X_OK, effective_ids=_EFFECTIVE)
+            why = READ_ONLY if not may and os.statvfs(path).f_flag & os.ST_RDONLY else ""
+            return Fact(value=may, state="known", source=path, why=why)
         except (OSError, ValueError) as error:
             return self._failure(path, error)
 

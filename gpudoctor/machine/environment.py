@@ -228,6 +228,7 @@ class InstallerSettings(Record, frozen=True):
     """It reaches indexes through a proxy."""
     no_index: bool = False
     offline: bool = False
+    no_deps: bool = False
     require_hashes: bool = False
     require_virtualenv: bool = False
     dry_run: bool = False
@@ -250,6 +251,10 @@ class InstallerSettings(Record, frozen=True):
     """Constraint files that are not there: the installer then installs nothing."""
     sources: dict[str, str] = field(default_factory=dict)
     """Where each of these was set: "no_index": "/etc/pip.conf, line 3"."""
+
+
+READ_ONLY = "read-only file system"
+"""Why nobody may write to a folder."""
 
 
 class Installers(Record, frozen=True):

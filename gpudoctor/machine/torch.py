@@ -63,7 +63,7 @@ class CodeArchs(Record, frozen=True):
 
 FileProblem = Literal[
     "", "missing", "changed", "unreadable", "noexec", "other-python", "other-processor", "not-installed",
-    "ends-python", "stale",
+    "ends-python", "stale", "remainder",
 ]  # fmt: skip
 
 
@@ -82,7 +82,8 @@ class SuspectFile(Record, frozen=True):
     problem: FileProblem = ""
     """`missing` and `changed`: against RECORD. `not-installed`: `owner` is required, and is not there.
     `ends-python`: a .pth file that runs when Python starts, and does not let it go on. `stale`: a compiled file that
-    Python takes for its source, which has changed."""
+    Python takes for its source, which has changed. `remainder`: a folder of a removed package, for which Python takes
+    it."""
     detail: str = ""
     """What it was made for ("Python 3.11", "aarch64"); the specifier of what is not installed (">=4.10")."""
     standard: bool = False

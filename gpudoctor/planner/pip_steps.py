@@ -127,9 +127,13 @@ def pip_first(place: Place) -> tuple[Step, ...]:
 
 
 def variables(place: Place) -> dict[str, str]:
-    """Variables of a pip command: PIP_REQUIRE_VIRTUALENV is switched off where the environment is no venv."""
-    needless = place.tool == "pip" and place.settings.require_virtualenv and bool(place.conda)
-    return {"PIP_REQUIRE_VIRTUALENV": "0"} if needless else {}
+    """Variables of a pip command, against what its configuration asks of all: packages without what they require, and
+    a venv where the environment is conda's."""
+    if place.tool != "pip":
+        return {}
+    against = {"PIP_NO_DEPS": place.settings.no_deps}
+    against["PIP_REQUIRE_VIRTUALENV"] = place.settings.require_virtualenv and bool(place.conda)
+    return {name: "0" for name, asked in against.items() if asked}
 
 
 def _doubt_of_constraints(place: Place, machine: Machine) -> str:

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct, field
 
 from gpudoctor.finding import Risk
-from gpudoctor.machine import OVERRIDE, Installers, InstallerSettings, Machine, Os, PythonEnvironment
+from gpudoctor.machine import OVERRIDE, READ_ONLY, Installers, InstallerSettings, Machine, Os, PythonEnvironment
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.situation.installer import installer
 from gpudoctor.spelling import is_name, is_version
@@ -191,6 +191,11 @@ def _obstacle(environment: PythonEnvironment, tool: Tool) -> str:
     closed = found.writable.value is False and not _in_user_site(environment)
     if closed and tool not in ("managed", "nowhere"):
         where = found.writable.source
+        if found.writable.why == READ_ONLY:
+            return (
+                f"{where} lies on a read-only file system: mount it to be written to, build its image anew, or "
+                "make an environment elsewhere"
+            )
         return f"{where} cannot be written to by this user: make it writable, or make an environment of your own"
     if tool in ("pip", "uv") and installer(environment) == "none":
         return (

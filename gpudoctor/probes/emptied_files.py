@@ -1,4 +1,5 @@
-"""Modules and libraries in which nothing is left: a full disk and a power cut leave files of no length.
+"""Modules and libraries that were not written to their end: a full disk and a power cut leave files of no length, or
+of some blocks.
 
 An import shows only what it loads: torch.compile, say, needs a thousand further files. All that the RECORD of the
 packages lists is looked at, which takes a tenth of a second: this is for where the import was tried, too.
@@ -16,10 +17,11 @@ from gpudoctor.host import Host
 from gpudoctor.machine import DamagedFile, Distribution, PythonEnvironment
 from gpudoctor.probes.record import read_record
 
-_LINE = rb"\n([^,\n\"]+\.(?:py|so(?:\.[\d.]+)?)),[^,\n]*,[1-9]\d{0,15}(?=\r?\n|$)"
+_LINE = rb"\n([^,\n\"]+\.(?:py|so(?:\.[\d.]+)?)),[^,\n]*,([1-9]\d{0,15})(?=\r?\n|$)"
 _LEFT_OUT = r"(?:^|/)(?:tests?|testing|examples?|benchmarks?|\.\.)/"
 """Folders."""
 _MOST_REPORTED = 20
+_BLOCK = 4096
 
 
 def with_emptied_files(host: Host, environment: PythonEnvironment, packages: Collection[str]) -> PythonEnvironment:
@@ -45,15 +47,19 @@ def _completed(host: Host, package: Distribution) -> Distribution:
         return package
     site, known = posixpath.dirname(package.path), {file.path for file in package.damaged}
     emptied = []
-    for line in re.findall(_LINE, b"\n" + record.content):
-        path = posixpath.join(site, line.decode("utf-8", "replace"))
-        if path not in known and not re.search(_LEFT_OUT, path[len(site) :]) and _is_empty(host, path):
+    for name, size in re.findall(_LINE, b"\n" + record.content):
+        path = posixpath.join(site, name.decode("utf-8", "replace"))
+        if path not in known and not re.search(_LEFT_OUT, path[len(site) :]) and _is_cut(host, path, int(size)):
             emptied.append(DamagedFile(path=path, problem="truncated"))
             if len(emptied) == _MOST_REPORTED:
                 break
     return replace(package, damaged=(*package.damaged, *emptied)) if emptied else package
 
 
-def _is_empty(host: Host, path: str) -> bool:
+def _is_cut(host: Host, path: str, size: int) -> bool:
+    """Whether a file is empty, or a source that ends before its time with a block: one that was edited ends anywhere,
+    and a library that was stripped is smaller."""
     found = host.stat(path).value
-    return found is not None and found.kind == "file" and found.size == 0
+    if found is None or found.kind != "file" or (found.size and not path.endswith(".py")):
+        return False
+    return found.size < size and found.size % _BLOCK == 0

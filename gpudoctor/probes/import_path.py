@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Fact
-from gpudoctor.probes.python_layout import Layout
+from gpudoctor.probes.python_layout import Layout, layers_of
 
 _DEBIAN = "/usr/lib/python3/dist-packages"
 _PTH_LIMIT = 256 << 10
@@ -147,8 +147,11 @@ class _Walk:
             self._found[real] = Folder(path=folder.path, via=via, names=folder.names)
         for name in sorted(folder.names):
             if name.endswith(".pth") and not name.startswith("."):
-                for line in pth_paths(self._pth(posixpath.join(path, name))):
+                text = self._pth(posixpath.join(path, name))
+                for line in pth_paths(text):
                     self.add(posixpath.join(path, line), ".pth")
+                for layer in layers_of(text):
+                    self.add(layer, ".pth")
 
     def _pth(self, path: str) -> str:
         content = (self._host.data(path, _PTH_LIMIT).value or b"").removeprefix(BOM_UTF8)

@@ -68,7 +68,7 @@ def _files_of_pip(host: Host, environment: PythonEnvironment) -> tuple[str, ...]
 
 
 def _links_to_nowhere(host: Host, environment: PythonEnvironment) -> dict[str, tuple[str, ...]]:
-    """For each package of which files are gone, the links above them that lead nowhere."""
+    """For each package of which files are gone, the links in their place and above them that lead nowhere."""
     torch = environment.torch.value
     gone = {one.name: [file.path for file in one.damaged] for one in environment.distributions.value or ()}
     gone["torch"] = [*gone.get("torch", ()), *(file.path for file in (torch.damaged if torch else ()))]
@@ -77,16 +77,16 @@ def _links_to_nowhere(host: Host, environment: PythonEnvironment) -> dict[str, t
         gone.setdefault(name, []).append(posixpath.join(folder, name, "__init__.py"))
     found = {}
     for name, paths in gone.items():
-        above = dict.fromkeys(parent for path in paths for parent in _folders_above(path, folder))
-        if links := tuple(path for path in above if host.link(path) and host.stat(path).absent):
+        places = dict.fromkeys(place for path in paths for place in _places(path, folder))
+        if links := tuple(path for path in places if host.link(path) and host.stat(path).absent):
             found[name] = links
     return found
 
 
-def _folders_above(path: str, folder: str) -> Iterable[str]:
-    """The folders between the folder of packages and a file, the outermost first."""
+def _places(path: str, folder: str) -> Iterable[str]:
+    """The folders between the folder of packages and a file, the outermost first, and the file's own."""
     parts = path.removeprefix(f"{folder}/").split("/") if path.startswith(f"{folder}/") else []
-    return (posixpath.join(folder, *parts[:number]) for number in range(1, len(parts)))
+    return (posixpath.join(folder, *parts[:number]) for number in range(1, len(parts) + 1))
 
 
 def _required(environment: PythonEnvironment) -> set[str]:

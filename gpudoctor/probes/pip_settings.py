@@ -51,6 +51,7 @@ def pip_settings(
         proxy=bool(text("proxy")),
         no_index=switch("no-index"),
         require_hashes=switch("require-hashes"),
+        no_deps=switch("no-deps") or switch("no-dependencies"),
         require_virtualenv=switch("require-virtualenv") or switch("require-venv"),
         dry_run=switch("dry-run"),
         no_binary=_format_control(text("no-binary")),

@@ -26,6 +26,8 @@ _TOOL_MARKS = ("uv-receipt.toml", "pipx_metadata.json")
 _LIBS = ("lib", "lib64")
 _SHEBANG = r"""#!\s*(/\S+/python[\w.]*)|#!/bin/sh\n'''exec' "?(/[^"\n]+/python[\w.]*)"""
 """The line that names the interpreter; the second form is for long paths, and those with spaces."""
+_LAYERS = "_uv_ephemeral_overlay.pth"
+_LAYER = r"""site\.addsitedir\((?:__import__\("os"\)\.fsdecode\(b)?"(/[^"\\]+)\""""
 
 
 class Layout(Struct, frozen=True):
@@ -77,7 +79,7 @@ def _active(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
     """Places to look at, in order of precedence."""
     for name in _ACTIVE:
         if environ.get(name):
-            yield environ[name]
+            yield _below_layers(host, environ[name]) or environ[name]
     own = sys.prefix if host.live else ""
     if host.live:
         yield from _of_working_folder(host)
@@ -87,6 +89,21 @@ def _active(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
     # A tool's runner puts the tool's own environment on PATH; the person works with another one.
     yield from (path for path in _on_path(host, environ) if not own or not _inside(path, own))
     yield from _DISTRIBUTION_PYTHONS
+
+
+def _below_layers(host: Host, prefix: str) -> str:
+    """The environment over which `uv run --with` laid others for one run, unless one of these brings torch."""
+    below = _read_config(host, posixpath.join(prefix, "pyvenv.cfg")).get("extends-environment", "")
+    for python in lib_folders(host, prefix) if below else ():
+        text = host.text(posixpath.join(prefix, f"lib/python{python}/site-packages", _LAYERS)).value or ""
+        if any(host.exists(posixpath.join(one, "torch")) for one in layers_of(text) if not _inside(one, below)):
+            return ""
+    return below
+
+
+def layers_of(line: str) -> list[str]:
+    """The folders of packages that a line of uv's own .pth file adds."""
+    return re.findall(_LAYER, line) if line.startswith("import site") else []
 
 
 def _of_working_folder(host: Host) -> Iterator[str]:

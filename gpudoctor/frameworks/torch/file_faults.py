@@ -5,6 +5,7 @@ Holds no checks itself.
 
 from __future__ import annotations
 
+import posixpath
 import shlex
 
 from msgspec import Struct
@@ -56,6 +57,11 @@ def of_file(situation: Situation, suspect: SuspectFile) -> ImportFault | None:
         text = f"Remove the file; Python makes it anew: rm {shlex.quote(suspect.path)}"
         why = f"{suspect.path} was compiled from an older file, and Python does not compare it with its source."
         return ImportFault(why, (by_hand("Remove the compiled file", text),))
+    if suspect.problem == "remainder":
+        name = posixpath.basename(suspect.path)
+        text = f"rm -r {shlex.quote(suspect.path)}\nWhere programs use {name}, install it again."
+        why = f"{suspect.path} is left of a package that is not installed, and Python takes the folder for {name}."
+        return ImportFault(why, (by_hand(f"Remove what is left of {name}", text, "replaces"),))
     if suspect.problem in ("other-python", "other-processor"):
         return _for_another(situation, suspect)
     if not suspect.owner:

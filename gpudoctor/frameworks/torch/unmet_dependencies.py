@@ -81,7 +81,10 @@ class Unmet(Struct, frozen=True):
         """What became of its files."""
         if self.closed:
             return "this user may not read its files"
-        return "its files are gone" if self.found and self.found.emptied else "files of it are gone"
+        if self.found and self.found.emptied:
+            return "its files are gone"
+        cut = self.found is not None and all(file.problem == "truncated" for file in self.found.lost)
+        return "files of it are cut short" if cut else "files of it are gone"
 
     @property
     def closed(self) -> bool:

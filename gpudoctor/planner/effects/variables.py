@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -101,9 +102,10 @@ def _search_folders(
 def _with_cxx_runtime(
     environment: PythonEnvironment, before: str, stays: Callable[[str, str], bool], name: str
 ) -> PythonEnvironment:
-    """Another libstdc++ is loaded where a folder of the loader's variable had brought it."""
+    """Another libstdc++ is loaded where the loader's variable had named it, or its folder."""
     path = environment.libstdcxx_path
-    of_variable = name in _OF_THE_LOADER and posixpath.dirname(path) in before.split(":")
+    named = re.split("[ :]", before)
+    of_variable = name in _OF_THE_LOADER and (path in named or posixpath.dirname(path) in named)
     if not of_variable or stays(name, path):
         return environment
     return replace(environment, libstdcxx=unknown("found in other folders"), libstdcxx_path="")

@@ -59,6 +59,7 @@ def remains(host: Host, copies: Copies) -> tuple[TorchCopy, ...]:
         trace
         for trace in copies.traces
         if trace.via in ("dist-info without files", "editable without its folder", "interrupted uninstall")
+        or (trace.via == "conda record" and host.live)
         or (trace.via == "left-over files" and set(host.names(trace.path).value or ()) - {"__pycache__"})
     )
 

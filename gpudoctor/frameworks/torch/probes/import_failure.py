@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.host import Host
 from gpudoctor.machine import NOT_STARTED, ImportTrial, ProcessLimits, PythonEnvironment, SuspectFile
 from gpudoctor.probes.file_owner import Owners
@@ -51,7 +52,7 @@ def with_suspects(
     owners = Owners(host, environment.distributions.value or (), environment.python.value, environment.interpreter)
     ends = _ending_start_file(host, environment, trial)
     closed, stale = _closed_folders(host, environment, trial), _stale_files(host, environment, owners, trial)
-    suspects = (*ends, *closed, *stale, *_suspects(owners, trial))
+    suspects = (*ends, *closed, *stale, *_suspects(owners, trial), *_remainders(host, environment, trial))
     found = {suspect.path or suspect.owner: suspect for suspect in suspects}
     outside = _Outside(host, environment.site_packages)
     ordered = sorted(map(outside.placed, found.values()), key=lambda suspect: not suspect.problem)
@@ -95,6 +96,14 @@ def _closed_folders(host: Host, environment: PythonEnvironment, trial: ImportTri
             folder = posixpath.join(site, module)
             if host.names(folder).state == "denied":
                 yield SuspectFile(path=folder, problem="unreadable")
+
+
+def _remainders(host: Host, environment: PythonEnvironment, trial: ImportTrial) -> Iterator[SuspectFile]:
+    """Folders of packages that are not installed, of which the error says that they lack something."""
+    for module in trial.empty:
+        if f"'{module}'" in trial.error and environment.distribution(normalised(module)) is None:
+            folders = (posixpath.join(site, module) for site in environment.site_packages)
+            yield from (SuspectFile(path=one, problem="remainder") for one in folders if host.names(one).known)
 
 
 class _Outside:
