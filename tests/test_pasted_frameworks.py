@@ -224,3 +224,22 @@ def test_an_image_for_amd_finds_no_gpu_of_nvidia(text: str, for_amd: bool) -> No
 def test_a_text_is_not_about_what_its_commands_bring_along() -> None:
     told = first("pip install cuml-cu12\npip uninstall -y cupy-cuda11x\nimport cuml fails:\n" + _NO_NVRTC)
     assert "Install all of RAPIDS" in str(told.fixes[0].remedies)
+
+
+@pytest.mark.parametrize(
+    ("text", "slugs"),
+    [
+        ("NVIDIA B200, driver 580.95.05\nonnxruntime-gpu==1.29.0\n", ["ext-built-without-gpu-arch"]),
+        ("RTX 5090 with driver 580.95.05. I use onnxruntime-gpu 1.23.0.\n", ["ext-built-without-gpu-arch"]),
+        ("NVIDIA B200, driver 580.95.05\nonnxruntime-gpu==1.28.0\n", []),
+        ("RTX 3090 with driver 580.95.05. I use onnxruntime-gpu 1.23.0.\n", []),
+        ("RTX 5090 with driver 580.95.05. I upgraded from onnxruntime-gpu 1.23.0.\n", []),
+    ],
+)
+def test_a_framework_that_a_text_names_is_judged_by_the_code_of_its_release(text: str, slugs: list[str]) -> None:
+    assert problems(text) == slugs
+
+
+def test_a_text_about_another_framework_is_not_asked_for_torch() -> None:
+    assert not judgement("RTX 3090, driver 580.95.05\nonnxruntime-gpu==1.28.0\n").not_judged
+    assert judgement("RTX 3090, driver 580.95.05\nonnxruntime==1.28.0\n").not_judged

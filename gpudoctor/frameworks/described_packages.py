@@ -23,8 +23,8 @@ def described_without_code(situation: Situation) -> Iterator[Finding]:
     yield from _with_torch(situation)
 
 
-def _is_described(package: Distribution) -> bool:
-    return package.path == "description"
+def _is_described(situation: Situation, package: Distribution) -> bool:
+    return package.path == "description" or situation.machine.pasted is not None
 
 
 def _by_its_source(situation: Situation) -> Iterator[Finding]:
@@ -82,7 +82,7 @@ def _by_its_build(situation: Situation) -> Iterator[Finding]:
     """Frameworks beside torch, whose build has no code for a GPU."""
     for one in situation.others:
         package = situation.machine.installed(one.build.package) if one.build else None
-        if one.build is None or package is None or not _is_described(package) or not one.meant_for_gpu:
+        if one.build is None or package is None or not _is_described(situation, package) or not one.meant_for_gpu:
             continue
         from gpudoctor.frameworks.gpu_builds import installs
 
@@ -101,7 +101,7 @@ def _with_torch(situation: Situation) -> Iterator[Finding]:
     gpus = tuple(fit.gpu for fit in fits(situation) if fit.served and not fit.carried.via_override)
     for row in situation.matrix.tables.frameworks_on_torch if gpus else ():
         package = situation.machine.installed(row.packages[0])
-        if package is None or not _is_described(package) or package.name in of_source:
+        if package is None or not _is_described(situation, package) or package.name in of_source:
             continue
         builds = [
             build

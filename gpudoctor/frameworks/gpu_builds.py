@@ -354,10 +354,13 @@ def _installs(
     ready = [build for build in builds if runs_here(situation, build)]
     installed = public_version(framework.version)
     keeping = [build for build in ready if _keeps(build, _version(situation, framework, build), installed)]
-    found = [fix for build in keeping or ready if (fix := install(situation, framework, build))]
-    if not found:  # all of them are for newer releases
-        newest = ((build, version) for build in ready if (version := release_for(situation, build)))
-        found = [fix for build, version in newest if (fix := install(situation, framework, build, version))]
+    found = [fix for build in keeping if (fix := install(situation, framework, build))]
+    if not found:
+        found = [
+            fix
+            for build, version in _other_releases(situation, framework, ready)
+            if (fix := install(situation, framework, build, version))
+        ]
     yield from found if keeping else found[:1]
     rocm = situation.machine.amd.rocm
     for build in (keeping or ready)[:1]:
@@ -371,6 +374,15 @@ def _installs(
         target, package = target_of(ready[0]), ready[0].package
         text = f"Install {framework.title} for {target}: its GPU code comes with {package}."
         yield by_hand(f"Install {framework.title}'s build for {target}", text, "replaces")
+
+
+def _other_releases(
+    situation: Situation, framework: InstalledFramework, builds: list[FrameworkBuild]
+) -> list[tuple[FrameworkBuild, str]]:
+    """The release of each build to take instead, newer ones first: an older one has fewer GPUs and functions."""
+    versions = [(one, _version(situation, framework, one) or release_for(situation, one)) for one in builds]
+    found = [(build, version) for build, version in versions if version]
+    return sorted(found, key=lambda one: figures(one[1]) < figures(public_version(framework.version)))
 
 
 def _keeps(build: FrameworkBuild, version: str | None, installed: str) -> bool:

@@ -49,6 +49,7 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.versions import figures
 from gpudoctor.privacy import without_secrets
 from gpudoctor.probes.wsl_jetson import is_wsl_kernel
+from gpudoctor.situation.frameworks import installed_frameworks
 
 _FLAVOUR = " kernel module"
 _OF_LINUX = late(rf"NVIDIA driver \d.*|.*{_FLAVOUR}")
@@ -340,7 +341,8 @@ def _pasted(
         unsaid.append("exact GPU")
     if _driver_said(facts) is None and not machine.of_vendor("amd"):
         unsaid.append("driver")
-    if machine.torch is None:
+    others = installed_frameworks(machine.environment.value, matrix)
+    if machine.torch is None and not any(one.vendor for one in others):
         unsaid.append("torch")
     driver_said = _driver_said(facts)
     available = decided(facts, "available")
