@@ -447,7 +447,7 @@ def test_the_messages_that_are_pasted_most_have_their_cause(text: str, slug: str
 
 
 def test_a_toolkit_older_than_the_gpu_compiled_nothing_for_it() -> None:
-    report = whatif("--gpu Jetson~Thor --torch 2.11.0+cu128")
+    report = whatif("--gpu Jetson~Thor --torch 2.8.0+cu128")
     assert report["findings"][0]["slug"] == "torch-no-arch-for-gpu"
     assert "CUDA 13.0 is the first that can" in report["findings"][0]["message"]
 

@@ -94,12 +94,17 @@ def test_what_ollama_lacks_no_torch_gives_it() -> None:
 
 
 def test_a_rocblas_that_is_not_torchs_is_not_mended_with_a_torch() -> None:
-    line = "rocBLAS error: Cannot read {}/rocblas/library/TensileLibrary.dat: Illegal seek for GPU arch : gfx1036\n"
+    line = "rocBLAS error: Cannot read {}/rocblas/library/TensileLibrary.dat: Illegal seek for GPU arch : gfx1035\n"
     system, torchs = line.format("/opt/rocm-6.4.1/lib"), line.format("/v/lib/python3.12/site-packages/torch/lib")
     assert problems(system) == problems(torchs) == ["rocblas-no-arch"]
-    assert "ROCR_VISIBLE_DEVICES" in steps(system)
     assert "torch" not in steps(system)
     assert "torch" in steps(torchs)
+
+
+def test_the_gpu_of_a_desktop_processor_is_hidden_rather_than_given_kernels() -> None:
+    line = "rocBLAS error: Cannot read /opt/rocm/lib/rocblas/library/TensileLibrary.dat: Illegal seek for GPU arch : "
+    assert problems(f"{line}gfx1036\n") == ["amd-igpu-interferes"]
+    assert "ROCR_VISIBLE_DEVICES" in steps(f"{line}gfx1036\n")
 
 
 def test_a_program_for_cudnn_8_is_not_mended_with_the_cudnn_of_torch() -> None:

@@ -114,7 +114,7 @@ def test_a_command_that_pins_torch_tells_its_version(asked: str, version: str) -
 
 
 @pytest.mark.parametrize(
-    ("options", "first"), [("--device /dev/dri --device /dev/kfd", "cuda-visible-devices"), ("", "container-no-gpu")]
+    ("options", "first"), [("--device /dev/dri --device /dev/kfd", "amd-device-permission"), ("", "container-no-gpu")]
 )
 def test_a_container_that_was_given_gpus_is_not_blamed_for_having_none(options: str, first: str) -> None:
     text = f"$ docker run -ti --rm {options} ubuntu:22.04\n{NO_HIP_GPU}"

@@ -98,7 +98,7 @@ def test_what_is_not_measured_is_not_called_native():
 
 def test_the_python_decides_too():
     _, answer = run("jax", "--gpu", "RTX 3060", "--driver", "580.95.05", "--python-version", "3.10")
-    assert packages(answer) == ["jax[cuda12]==0.6.2", "jax"]
+    assert packages(answer) == ["jax[cuda12]==0.6.2", "jax[cuda12]==0.5.3", "jax"]
     assert "no wheel for Python 3.10 in its newest release" in why_not(answer, "jax[cuda13]")
 
 
@@ -209,7 +209,12 @@ def test_what_is_installed_by_hand_is_called_by_its_name_and_its_instructions_ar
 
 @pytest.mark.parametrize(
     ("framework", "required"),
-    [("jax", "jax<0.6"), ("tensorflow", "tensorflow<2.11"), ("onnxruntime", "onnxruntime<1.20"), ("cupy", "cupy<13")],
+    [
+        ("jax", "jax<0.4.30"),
+        ("tensorflow", "tensorflow<2.11"),
+        ("onnxruntime", "onnxruntime<1.20"),
+        ("cupy", "cupy<13"),
+    ],
 )
 def test_a_release_that_is_not_the_required_one_is_no_choice(framework, required):
     code, answer = run(framework, "--gpu", "RTX 4090", "--require", required)

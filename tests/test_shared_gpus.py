@@ -370,7 +370,7 @@ def test_a_server_without_a_gpu() -> None:
 # GPU by GPU: PCI id, architecture (None: no row), driver where the text has it.
 Bus = list[tuple[str, str | None, str | None]]
 UDEVADM: dict[str, Bus] = {
-    f"{UDEV}/CAPTURE_METADATA.txt": [("1002:6900", None, "amdgpu")],
+    f"{UDEV}/CAPTURE_METADATA.txt": [("1002:6900", "gfx802", "amdgpu")],
     f"{UDEV}/HOME_MADE.txt": [],
     f"{UDEV}/REALTEK_CARD_READER_AND_NVME.txt": [("1002:6820", "gfx601", "fglrx_pci")],
     f"{UDEV}/XEON.txt": [],

@@ -109,9 +109,9 @@ def _provided(situation: Situation, one: InstalledFramework, lacking: tuple[str,
     again = _again(situation, one, lacking)
     if again is not None:
         return again
-    from gpudoctor.frameworks.gpu_builds import install
+    from gpudoctor.frameworks.gpu_builds import install_again
 
-    whole = install(situation, one, one.build) if one.build and one.build.extra else None
+    whole = install_again(situation, one)
     if whole is None and (wheels := _from_wheels(situation, one, lacking)):
         return wheels
     text = f"Install the CUDA {one.cuda} that {one.title} needs, so that the loader finds {', '.join(lacking)}."

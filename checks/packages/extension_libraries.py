@@ -207,11 +207,10 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
     brought = {distribution_of(name) for name in missing}
     other_release = extension.of_torch or any(one.instead for one in missing.values())
     framework = framework_of(situation, extension.package)
-    if framework and framework.build and framework.build.extra and not extension.of_torch:
-        from gpudoctor.frameworks.gpu_builds import install
+    if framework and not extension.of_torch:
+        from gpudoctor.frameworks.gpu_builds import install_again
 
-        fix = install(situation, framework, framework.build)
-        if fix is not None:
+        if (fix := install_again(situation, framework)) is not None:
             return fix
     absent = {without_cuda(name) for name in always if situation.machine.installed(name) is None}
     apart = not extension.of_torch and not any(map(situation.matrix.shared_folder, always))

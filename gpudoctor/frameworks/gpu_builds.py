@@ -133,14 +133,17 @@ def for_the_cuda_here(situation: Situation, framework: InstalledFramework, *, ne
 
 
 def for_cuda(situation: Situation, framework: InstalledFramework, wanted: Collection[int]) -> Iterator[Fix]:
-    """Builds of a framework for one of these majors of CUDA, where its own build is for another. Two CUDAs in one
-    environment overwrite each other's cuDNN and NCCL."""
+    """Builds of a framework for one of these majors of CUDA, where its own build is for another: the best for each
+    CUDA. Two CUDAs in one environment overwrite each other's cuDNN and NCCL."""
+    offered = set[str]()
     own = figures((framework.build.cuda if framework.build else None) or "0")[0]
     for build in builds_for(situation, framework.name, situation.usable) if own not in wanted else ():
-        if build.cuda and figures(build.cuda)[0] in wanted and runs_here(situation, build):
+        cuda = build.cuda
+        if cuda and cuda not in offered and figures(cuda)[0] in wanted and runs_here(situation, build):
             version = _version(situation, framework, build) or release_for(situation, build)
             fix = install(situation, framework, build, version)
             if fix is not None:
+                offered.add(cuda)
                 yield fix
 
 
@@ -336,6 +339,19 @@ def _version(situation: Situation, framework: InstalledFramework, build: Framewo
     return None if of_its_own and build.version and not package_matches(build.version, version) else version
 
 
+def install_again(situation: Situation, framework: InstalledFramework) -> Fix | None:
+    """The fix that installs the framework's build with the libraries of its extra; None where it has no extra. A
+    plugin of another release has another row than the framework's own release."""
+    build = framework.build
+    if build is None or not build.extra:
+        return None
+    installed = public_version(framework.version)
+    rows = situation.matrix.builds_of(framework.name)
+    alike = (one for one in rows if (one.package, one.extra) == (build.package, build.extra))
+    own = (one for one in alike if _version(situation, framework, one) == installed)
+    return install(situation, framework, next(own, build))
+
+
 def installs(situation: Situation, framework: InstalledFramework, gpus: tuple[Gpu, ...]) -> tuple[Fix, ...]:
     """Ways to a GPU build for these GPUs, best first; beside torch only those that leave it its cuDNN."""
     builds = builds_for(situation, framework.name, gpus)
@@ -380,9 +396,14 @@ def _other_releases(
     situation: Situation, framework: InstalledFramework, builds: list[FrameworkBuild]
 ) -> list[tuple[FrameworkBuild, str]]:
     """The release of each build to take instead, newer ones first: an older one has fewer GPUs and functions."""
-    versions = [(one, _version(situation, framework, one) or release_for(situation, one)) for one in builds]
-    found = [(build, version) for build, version in versions if version]
-    return sorted(found, key=lambda one: figures(one[1]) < figures(public_version(framework.version)))
+    installed = figures(public_version(framework.version))
+    found = []
+    for build in builds:
+        near, newest = _version(situation, framework, build), release_for(situation, build)
+        for rank, version in ((0, near), (1, newest)):
+            if version:
+                found.append((2 if figures(version) < installed else rank, build, version))
+    return [(build, version) for _, build, version in sorted(found, key=lambda one: one[0])]
 
 
 def _keeps(build: FrameworkBuild, version: str | None, installed: str) -> bool:

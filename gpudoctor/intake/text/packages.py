@@ -134,8 +134,8 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
 
 
 def read_said_versions(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
-    """The versions that sentences and titles give the packages that a message is about, and those that are only for
-    GPUs, where all give one."""
+    """The versions that sentences and titles give the packages that a message is about, and those whose name
+    says that they are for GPUs, where all give one."""
     rows = [row for line in facts.errors if (row := matrix.errors.cause_seen(line.text, None))]
     slugs, tables = {row.slug for row in rows}, matrix.tables
     names = {row.package for row in tables.torch_dependents if row.slug in slugs}
@@ -143,7 +143,9 @@ def read_said_versions(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) ->
         name for row in tables.frameworks for name in row.packages if row.framework in {one.framework for one in rows}
     )
     whole = text_of(lines).lower()
-    names.update(one.package for one in tables.framework_builds if not one.default and one.package in whole)
+    names.update(
+        one.package for one in tables.framework_builds if one.package != one.framework and one.package in whole
+    )
     for name in sorted(names):
         said = re.compile(rf"(?<![\w./+-])(?:{re.sub('[-_]', '[-_]', name)}){_OF_VERSION}", re.IGNORECASE)
         found = {
