@@ -114,12 +114,12 @@ def _of_jaxlibs_release(situation: Situation, wrong: tuple[Distribution, ...], w
     family = keep.name.rpartition("-")[0]
     others = (one for name, group in by_cuda.items() if name != family for one in group)
     removed = [RemovePackage(one.name, why=f"{keep.name} is for the same GPUs") for one in others]
-    for build in situation.matrix.builds_of("jax"):
-        if build.package == keep.name and build.version and not package_matches(build.version, wanted):
-            release, why = release_of(keep.version), f"{keep.name} has no release {wanted}"
-            jax = ReplacePackage("jax", f"=={release}", extra=build.extra or "", why=why)
-            jaxlib = ReplacePackage("jaxlib", f"=={release}", why="it comes with that JAX")
-            return Fix("Install the release of the plugin for JAX, too", (*removed, jax, jaxlib))
+    builds = [one for one in situation.matrix.builds_of("jax") if one.package == keep.name]
+    if builds and not any(one.version is None or package_matches(one.version, wanted) for one in builds):
+        release, why = release_of(keep.version), f"{keep.name} has no release {wanted}"
+        jax = ReplacePackage("jax", f"=={release}", extra=builds[0].extra or "", why=why)
+        jaxlib = ReplacePackage("jaxlib", f"=={release}", why="it comes with that JAX")
+        return Fix("Install the release of the plugin for JAX, too", (*removed, jax, jaxlib))
     own = (one for one in by_cuda[family] if one in wrong)
     replaced = (ReplacePackage(one.name, f"=={wanted}", why="jaxlib's release") for one in own)
     return Fix("Install the plugin of jaxlib's release", (*removed, *replaced))

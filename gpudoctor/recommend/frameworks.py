@@ -75,7 +75,10 @@ class _Choosing:
         for row in fitting if known else ():
             if row not in known:
                 self.out[id(row)] = f"not known to have code for {arch_names(self.gpus)}"
-        fitting = known or fitting
+        newest: dict[tuple[str, str | None], FrameworkBuild] = {}
+        for row in known or fitting:  # an older release of a package is no choice beside its newest
+            newest.setdefault((row.package, row.cuda), row)
+        fitting = list(newest.values())
         served = [self._build(row) if row.install else self._by_hand(row) for row in fitting]
         chosen = (*served, *self._on_the_cpu(bool(self.gpus)))
         return Recommendation(
