@@ -291,10 +291,21 @@ def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         waiting = sorted((f for f in findings if f.severity == severity), key=_place)
         blocked = Counter(slug for finding in waiting for slug in _effects(finding))
         while waiting:
-            first = next((number for number, f in enumerate(waiting) if not blocked[f.slug]), 0)
+            free = (n for n, f in enumerate(waiting) if not blocked[f.slug] and not _may_come_of(f, waiting))
+            first = next(free, 0)
             ordered.append(waiting.pop(first))
             blocked.subtract(_effects(ordered[-1]))
     return tuple(ordered)
+
+
+def _may_come_of(finding: Finding, others: Iterable[Finding]) -> bool:
+    """Whether another message tells a cause that it leaves open; two that leave each other open are equal."""
+    return any(
+        other.slug in finding.possible_causes
+        and finding.slug not in (other.slug, *other.possible_causes)
+        and any(item.fact == "error" for item in other.evidence)
+        for other in others
+    )
 
 
 def _effects(finding: Finding) -> tuple[str, ...]:

@@ -243,3 +243,13 @@ def test_a_framework_that_a_text_names_is_judged_by_the_code_of_its_release(text
 def test_a_text_about_another_framework_is_not_asked_for_torch() -> None:
     assert not judgement("RTX 3090, driver 580.95.05\nonnxruntime-gpu==1.28.0\n").not_judged
     assert judgement("RTX 3090, driver 580.95.05\nonnxruntime==1.28.0\n").not_judged
+
+
+def test_a_message_whose_cause_another_message_names_comes_after_it() -> None:
+    effect = (
+        "WARNING:2025-07-08 12:39:34,994 jax._src.xla_bridge:794] An NVIDIA GPU may be present on this machine, but "
+        "a CUDA-enabled jaxlib is not installed. Falling back to cpu.\n"
+    )
+    cause = "RuntimeError: Unable to load cuSPARSE. Is it installed?\n"
+    assert problems(effect)[0] == "framework-cpu-only"
+    assert problems(cause + effect)[0] == problems(effect + cause)[0] == "framework-cuda-libs-missing"

@@ -164,6 +164,7 @@ def test_a_hosted_notebook_needs_a_gpu_to_be_chosen() -> None:
 
 def test_a_mac_in_few_words_is_no_broken_linux() -> None:
     assert not problems("i have a mac m2 and torch.cuda.is_available() is False")
+    assert problems("RTX 4000 Ada, torch 2.6.0+cpu. The lock file was made on a mac.") == ["torch-cpu-only"]
     assert problems("the mac address of my RTX 3060 machine changed and torch.cuda.is_available() is False")
 
 

@@ -93,7 +93,8 @@ _MACOS = late(
     r"(?i)\bmac ?os\b|\bos x\b|darwin-?\d|macosx_|/Users/[^/\s]+/(?:Library|Documents|miniconda"
     r"|anaconda|miniforge|\.venv|opt)|\bFile \"/Users/|\bmps\b.{0,20}(?:device|backend|available)|Apple M\d"
     r"|\bmac ?book|\bM[1-5] ?(?:mac|pro|max|ultra|chip)s?\b|(?<![a-z])mac(?=[\u4e00-\u9fff])"
-    r"|\b(?:an?|my) (?:\w+ )?mac\b(?! ?address)|\bmac (?:mini|studio|m\d)\b"
+    r"|\bmy (?:\w+ )?mac\b(?! ?address)|\b(?:have|got|own|bought|use|using) an? (?:\w+ )?mac\b(?! ?address)"
+    r"|\bmac (?:mini|studio|m\d)\b"
 )
 _WSL = late(r"(?i)microsoft-standard-WSL2|\bWSL ?2?\b|/usr/lib/wsl/|/dev/dxg|/mnt/[cd]/")
 
