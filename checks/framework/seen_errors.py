@@ -205,7 +205,7 @@ def _program(situation: Situation, row: ErrorPattern, text: str) -> ProgramBuild
     pasted = situation.machine.pasted
     beside_torch = situation.torch is not None or (pasted is not None and pasted.names_torch)
     open_ = row.slug in NO_CODE and beside_torch
-    return None if program and open_ and not re.search(program.pattern, text.lower()) else program
+    return program if not open_ or situation.matrix.programs_named(text.lower()) else None
 
 
 def _fixes(
@@ -221,7 +221,6 @@ def _fixes(
         return ()
     if row.windows and _is_of_windows(situation):
         return (by_hand("Change it in Windows", row.windows),)
-    from gpudoctor.frameworks.named_program import fixes_of_program
     from gpudoctor.frameworks.told_builds import fixes_of_framework
     from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere
     from gpudoctor.frameworks.torch.smoke_fixes import fixes
@@ -259,6 +258,8 @@ def _fixes(
     open_vendor = row.slug == _CPU_FRAMEWORK and fault.vendor is None
     exact = () if open_vendor else fixes_of_framework(situation, row, text, fault.gpus)
     if program:
+        from gpudoctor.frameworks.named_program import fixes_of_program
+
         build = fixes_of_program(situation, program, text, fault.gpus)
         apart = any(not one.of_torch for one in better.values())  # an image or a bundle, which no installer mends
         return (*first, *build) if apart else (*build, *first)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.finding import Fix, ReinstallPackage, RemovePackage, ReplacePackage, by_hand
@@ -372,12 +373,10 @@ def _installs(
     keeping = [build for build in ready if _keeps(build, _version(situation, framework, build), installed)]
     found = [fix for build in keeping if (fix := install(situation, framework, build))]
     if not found:
-        found = [
-            fix
-            for build, version in _other_releases(situation, framework, ready)
-            if (fix := install(situation, framework, build, version))
-        ]
-    yield from found if keeping else found[:1]
+        releases = _other_releases(situation, framework, ready)
+        others = (fix for build, version in releases if (fix := install(situation, framework, build, version)))
+        found = list(others if keeping else islice(others, 1))
+    yield from found
     rocm = situation.machine.amd.rocm
     for build in (keeping or ready)[:1]:
         if build.vendor == "amd" and build.beside and (rocm.absent or rocm.value == ()):
@@ -397,13 +396,10 @@ def _other_releases(
 ) -> list[tuple[FrameworkBuild, str]]:
     """The release of each build to take instead, newer ones first: an older one has fewer GPUs and functions."""
     installed = figures(public_version(framework.version))
-    found = []
-    for build in builds:
-        near, newest = _version(situation, framework, build), release_for(situation, build)
-        for rank, version in ((0, near), (1, newest)):
-            if version:
-                found.append((2 if figures(version) < installed else rank, build, version))
-    return [(build, version) for _, build, version in sorted(found, key=lambda one: one[0])]
+    near = [(one, _version(situation, framework, one)) for one in builds]
+    newest = [(one, release) for one, version in near if (release := release_for(situation, one)) != version]
+    found = [(one, version) for one, version in (*near, *newest) if version]
+    return sorted(found, key=lambda one: figures(one[1]) < installed)
 
 
 def _keeps(build: FrameworkBuild, version: str | None, installed: str) -> bool:

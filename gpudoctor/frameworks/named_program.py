@@ -16,13 +16,11 @@ _FOREIGN_IMPORTER = re.compile(r"\((?:imported by|raised in) ")
 def program_of(situation: Situation, text: str) -> ProgramBuild | None:
     """The program that a message names; else the one that the whole text is about. None where there are several, or
     where another package raised it."""
-    rows = situation.matrix.tables.program_builds
-    inside = [row for row in rows if re.search(row.pattern, text.lower())]
-    if inside:
+    if inside := situation.matrix.programs_named(text.lower()):
         return inside[0] if len(inside) == 1 else None
     pasted = situation.machine.pasted
     about = pasted.about if pasted and not _FOREIGN_IMPORTER.search(text) else ""
-    return next((row for row in rows if row.program == about), None)
+    return next((row for row in situation.matrix.tables.program_builds if row.program == about), None)
 
 
 def fixes_of_program(situation: Situation, row: ProgramBuild, text: str, gpus: tuple[Gpu, ...]) -> tuple[Fix, ...]:

@@ -17,22 +17,8 @@ _DETAIL = {
     *("pcie", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "sxm6", "nvl", "oam", "hbm2", "hbm2e", "hbm3", "hbm3e", "gddr6"),
     *("gddr6x", "mig", "lhr", "oem", "ada", "blackwell", "workstation", "server", "mobile", "ac", "dgxs", "fhhl"),
     *("vf", "hgx", "nvgpu", "embedded", "sff", "cnx", "refresh", "cec", "pascal", "edition", "generation"),
-    *(
-        "series",
-        "fe",
-        "founders",
-        "ls",
-        "mcm",
-        "mba",
-        "nvl36",
-        "nvl72",
-        "developer",
-        "kit",
-        "superchip",
-        "grace",
-        "accelerator",
-    ),
-    *("kepler", "maxwell", "volta", "turing", "ampere", "lovelace", "hopper"),
+    *("series", "fe", "founders", "ls", "mcm", "mba", "nvl36", "nvl72", "developer", "kit", "superchip", "grace"),
+    *("accelerator", "kepler", "maxwell", "volta", "turing", "ampere", "lovelace", "hopper"),
 }
 _MEMORY = r"\d+(?:gb|g)$|\d+g\.\d+gb$"
 _VGPU = r"(?:(?<=[ahv]\d00)[dlmx]{1,2})?(?:-\d)?-(?:\d{1,2}(?=[qcba])|\d{3}(?=[qc]))(?P<series>[qcba])(?:me|\d)?$"

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.images import ImageQuestions
     from gpudoctor.matrix.nvidia import NvidiaQuestions
     from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, LibraryRole, RequirementUse, SharedFiles, Tables
+    from gpudoctor.matrix.rows.packages import ProgramBuild
     from gpudoctor.matrix.torch_builds import TorchQuestions
 
 
@@ -106,6 +107,10 @@ class Matrix:
     def builds_of(self, framework: str) -> tuple[FrameworkBuild, ...]:
         """The GPU builds of a framework beside torch."""
         return tuple(row for row in self.tables.framework_builds if row.framework == framework)
+
+    def programs_named(self, words: str) -> tuple[ProgramBuild, ...]:
+        """The programs with a build of their own for a GPU that words name; those of a text in small letters."""
+        return tuple(row for row in self.tables.program_builds if re.search(row.pattern, words))
 
     def framework_of_package(self, package: str) -> str | None:
         """The framework beside torch that a distribution brings, or a GPU build of which it is a part."""

@@ -136,13 +136,14 @@ def _question_lines(report: Report, look: ReportStyle) -> Iterator[Line]:
     texts = [could_not_check(question) for question in questions]
     if report.verdict == "unknown" and not told and not look.verbose and texts:
         texts[0] = texts[0].removeprefix(in_brief(questions[0])).removeprefix(".")  # the first line has that
-    if any(texts):
-        yield []
+    if not any(texts):
+        return
+    from gpudoctor.render.plain import message_parts
+
+    yield []
     for question, text in zip(questions, texts, strict=True):
         if not text:
             continue
-        from gpudoctor.render.plain import message_parts
-
         message, parts = message_parts(text)
         if message:
             style = "magenta" if question.matters else "dim"

@@ -57,11 +57,12 @@ _NEWER_DRIVER = (
     "In Windows, install the newest driver for the GPU (nvidia.com/drivers, or the vendor's app), and restart. "
     "WSL 2 and the containers of Docker Desktop use that driver, too; a newer CUDA toolkit does not replace it."
 )
-_AMDS_TORCH_FOR_WINDOWS = (
+_AMDS_TORCH_FOR_WINDOWS = by_hand(
+    "Install AMD's torch for Windows",
     "The package index and PyTorch's own have no torch for AMD GPUs in Windows. AMD has one for the series RX 7000 "
     "and RX 9000, the PRO cards of their time, and Ryzen AI: install the newest driver, then torch as "
     'rocm.docs.amd.com says under "PyTorch via PIP installation" for Windows (it names the Python that it needs). '
-    "For an older GPU take a program with a backend for Vulkan or DirectML."
+    "For an older GPU take a program with a backend for Vulkan or DirectML.",
 )
 """Source: rocm.docs.amd.com, ROCm on Radeon and Ryzen, Windows, install-pytorch (7.2)."""
 _ELSEWHERE = {
@@ -98,8 +99,7 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
         elif text.foreign == "windows" and finding.slug == "driver-too-old":
             other = by_hand("Update the driver in Windows", _NEWER_DRIVER, "reboot")
         elif text.foreign == "windows" and finding.slug in _OTHER_TORCH:
-            amd = by_hand("Install AMD's torch for Windows", _AMDS_TORCH_FOR_WINDOWS)
-            other = _torch_for_windows(situation) if _may_be_nvidia(situation) else amd
+            other = _torch_for_windows(situation) if _may_be_nvidia(situation) else _AMDS_TORCH_FOR_WINDOWS
         return replace(finding, fixes=fixes or (other,))
     return finding
 

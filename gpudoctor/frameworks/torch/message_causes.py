@@ -127,8 +127,9 @@ def by_place(
     last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())
     if pasted and vendor == "amd" and not any(situation.variable(name) for name in VISIBILITY):
         last += (HIDDEN,)  # HIP ignores empty ones: only one that somebody set hides the GPU
-    if pasted and pasted.gpus_given and situation.machine.system.container.value == "docker":
-        last += (_NO_KFD,) * (HIDDEN in causes)  # Docker refuses a node that is missing
+    in_docker = situation.machine.system.container.value == "docker"
+    if pasted and pasted.gpus_given and in_docker and HIDDEN in causes:
+        last += (_NO_KFD,)  # Docker refuses a node that is missing
     unlikely = _OF_VENDORS["amd"] if vendor is None and "CUDA" in text else ()
     return tuple(
         sorted(causes, key=lambda slug: (order.get(slug, len(first)), slug in last or slug.startswith(unlikely)))

@@ -215,8 +215,8 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     # The second reading has other words in a few lines only.
     changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
     near = {place + step for place in changed for step in range(-_BESIDE, _BESIDE + 1)}
-    one_matter = len({(one.short, one.advised) for one in readings}) > 1
-    unlike: Container[int] = range(len(lines)) if one_matter else near
+    reworded = len({(one.short, one.advised) for one in readings}) > 1  # a short text, read as a whole at each place
+    unlike: Container[int] = range(len(lines)) if reworded else near
     of_programs = frozenset(place for place, line in enumerate(english) if is_of_a_journal(line.text))
     searched = {
         of_message: (

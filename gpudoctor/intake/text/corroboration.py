@@ -21,17 +21,13 @@ _BACKPORTS = late(r"\.el\d|-150\d{3}\.")
 def borne_out(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Told, ...]:
     """What the text tells, without what asks for facts that are not there."""
     rows = {row.id: row for row in matrix.tables.told_circumstances}
-    found = any(one.what == "gpu started" and one.by == "program" for one in facts.said)
-    told = [
-        one
-        for one in facts.told
-        if (row := rows.get(one.circumstance)) is None
-        or (not (found and row.id in _SEES_NO_GPU) and _holds(row.where, facts, machine, matrix))
-    ]
-    exact = any(
-        one.complains and (row := rows.get(one.circumstance)) and not (row.of_message or row.last) for one in told
-    )
-    return tuple(one for one in told if not (exact and (row := rows.get(one.circumstance)) and row.last))
+    refuted = any(one.what == "gpu started" and one.by == "program" for one in facts.said)
+    told = [(one, rows.get(one.circumstance)) for one in facts.told]  # WORKS_NOW has no row
+    if refuted:
+        told = [(one, row) for one, row in told if one.circumstance not in _SEES_NO_GPU]
+    told = [(one, row) for one, row in told if row is None or _holds(row.where, facts, machine, matrix)]
+    exact = any(row and one.complains and not (row.of_message or row.last) for one, row in told)
+    return tuple(one for one, row in told if not (exact and row and row.last))
 
 
 def _holds(where: str, facts: Facts, machine: Machine, matrix: Matrix) -> bool:

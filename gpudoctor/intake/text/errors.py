@@ -193,14 +193,14 @@ def _with_place(text: str, following: str) -> str:
 def _with_packages_of_frames(texts: list[str], matrix: Matrix) -> Iterator[str]:
     """Imports that found no library together with the package of the last frame above: it needs that library. Other
     exceptions together with it where it has a build of its own for a GPU."""
-    importer, programs = "", "|".join(row.pattern for row in matrix.tables.program_builds)
+    importer = ""
     for text in texts:
         if text.startswith("Traceback (most recent call last)"):
             importer = ""
         elif frame := _FRAME.match(text):
             importer = _PACKAGE_OF_FRAME.findall(frame[0])[-1]
         missing = importer and text.startswith(_IMPORT_OF_LIBRARY) and "cannot open shared object file" in text
-        raised = importer and not missing and _EXCEPTION.match(text) and re.search(programs, importer)
+        raised = importer and not missing and _EXCEPTION.match(text) and matrix.programs_named(importer)
         yield f"{text} (imported by {importer})" if missing else f"{text} (raised in {importer})" if raised else text
 
 

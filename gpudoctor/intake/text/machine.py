@@ -341,9 +341,10 @@ def _pasted(
         unsaid.append("exact GPU")
     if _driver_said(facts) is None and not machine.of_vendor("amd"):
         unsaid.append("driver")
-    others = installed_frameworks(machine.environment.value, matrix)
-    if machine.torch is None and not any(one.vendor for one in others):
-        unsaid.append("torch")
+    if machine.torch is None:
+        others = installed_frameworks(machine.environment.value, matrix)
+        if not any(one.vendor for one in others):
+            unsaid.append("torch")
     driver_said = _driver_said(facts)
     available = decided(facts, "available")
     works = source(available) if available and available.value == "True" else ""

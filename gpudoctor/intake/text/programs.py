@@ -251,7 +251,6 @@ def read_what_it_is_about(lines: tuple[Line, ...], facts: Facts, matrix: Matrix)
     facts.names_torch = any(map(_TORCHS_NAME.search, texts))
     told = [text for text in texts if not _INSTALLS.search(text)]
     for words in (texts[0].lower(), "\n".join(told).lower(), "\n".join(texts).lower()) if texts else ():
-        named = [row.program for row in matrix.tables.program_builds if re.search(row.pattern, words)]
-        if named:
-            facts.about = named[0] if len(named) == 1 else ""
+        if named := matrix.programs_named(words):
+            facts.about = named[0].program if len(named) == 1 else ""
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_long_ago
@@ -126,7 +127,9 @@ def _read_answer(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     title, comment = filled[0], _comment(filled[1:])
     sentences = [one for one in _SENTENCE.findall(_QUOTED.sub(" ", comment)) if one.strip()]
     works = [one for one in sentences if _ANSWERS.search(one) or _WORKS.search(one)]
-    if not works or any(_complains(one, _ANSWERS) if one in works else _STILL.search(one) for one in sentences):
+    if not works or any(
+        _complains(one, (_ANSWERS, _WORKS)) if one in works else _STILL.search(one) for one in sentences
+    ):
         return
     answer = next((line for line in filled[1:] if works[0].strip()[:60] in line.text), filled[1])
     if matrix.errors.messages_in(text_of(filled[1:])):
@@ -147,12 +150,12 @@ def _comment(lines: list[Line]) -> str:
     return words
 
 
-def _complains(sentence: str, answers: re.Pattern[str] = _WORKS) -> bool:
+def _complains(sentence: str, answers: Iterable[re.Pattern[str]] = (_WORKS,)) -> bool:
     """Whether somebody misses something in a sentence. One that says that it works, or of old times, may have a
     "but" before that."""
     if is_long_ago(sentence):
         return False
-    works = list(answers.finditer(sentence)) or list(_WORKS.finditer(sentence))
+    works = next(filter(None, (list(answer.finditer(sentence)) for answer in answers)), [])
     if works:
         before, after = sentence[: works[0].start()], sentence[works[-1].end() :]
         sentence = _LAST_BUT.sub("", _BOOTED_ONCE.sub("", _CAUSE.sub("", before))) + " " + after
