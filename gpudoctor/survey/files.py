@@ -84,7 +84,7 @@ def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing)
         kernel_log=log,
     )
     # `--python` is always a path of the running system, also where the host is a recording.
-    place = host if python is None else LiveHost()
+    place = host if python is None or host.live else LiveHost()
     machine = _with_torch_code(place, with_gpus(host, matrix, machine, probing, pci), probing)
     return _with_extensions(place, machine, probing)
 
