@@ -320,6 +320,8 @@ def test_system(text: str, name: str, version: str) -> None:
         ("OS       : Linux-5.4.0-117-generic-x86_64-with-glibc2.29\n", "5.4.0-117-generic"),
         ("OS                  Linux-6.1.85+-x86_64-with-glibc2.35\n", "6.1.85+"),
         ("- Platform: Linux-6.8.0-47-generic-x86\\_64-with-glibc2.35\n", "6.8.0-47-generic"),
+        ("  Kernel: 6.8.0-45-generic arch: x86_64 bits: 64 Distro: Ubuntu 24.04.1 LTS\n", "6.8.0-45-generic"),
+        (" Kernel: x86_64 Linux 5.15.0-91-generic \n", "5.15.0-91-generic"),
     ],
 )
 def test_kernel(text: str, release: str) -> None:
@@ -513,12 +515,20 @@ def test_the_groups_of_a_user() -> None:
     [
         "OS Name:  Microsoft Windows 10\nOS Version: 10.0.19042 N/A Build 19042\n",
         "C:> wmic path Win32_VideoController\n",
+        "- **ComfyUI Version:** 0.3.61\n- **OS:** nt\n- **Embedded Python:** true\n",
     ],
 )
 def test_windows(text: str) -> None:
     pasted = machine(text).pasted
     assert pasted is not None
     assert pasted.foreign == "windows"
+
+
+def test_what_python_calls_linux_and_macos_names_neither() -> None:
+    pasted = machine("- **ComfyUI Version:** 0.3.61\n- **OS:** posix\n- **Embedded Python:** false\n").pasted
+    assert pasted is not None
+    assert pasted.foreign == ""
+    assert machine("- **OS:** posix\n").system.os.source == "assumed"
 
 
 def test_every_way_to_paste_an_output() -> None:

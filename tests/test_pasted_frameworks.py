@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.finding import Finding
-from tests.support.judged_texts import judgement, problems
+from tests.support.judged_texts import judgement, machine, problems
 
 ORT = "FAIL : Failed to load library libonnxruntime_providers_cuda.so with error: {}: cannot open shared object file"
 CT2 = "RuntimeError: Library {} is not found or cannot be loaded"
@@ -253,3 +253,18 @@ def test_a_message_whose_cause_another_message_names_comes_after_it() -> None:
     cause = "RuntimeError: Unable to load cuSPARSE. Is it installed?\n"
     assert problems(effect)[0] == "framework-cpu-only"
     assert problems(cause + effect)[0] == problems(effect + cause)[0] == "framework-cuda-libs-missing"
+
+
+def test_a_report_of_jax_that_lists_the_cpu_is_a_fault_beside_an_nvidia_gpu_only() -> None:
+    report = "jax:    0.4.38\npython: 3.12.8\ndevice info: cpu-1, 1 local devices\n"
+    table = "| NVIDIA-SMI 550.144.03   Driver Version: 550.144.03   CUDA Version: 12.4 |\n"
+    assert problems(report + table) == ["framework-cpu-only"]
+    assert problems(report) == problems(f"JAX_PLATFORMS=cpu\n{report}{table}") == []
+    assert problems(report.replace("cpu-1", "NVIDIA A100-1") + table) == []
+
+
+def test_what_no_torch_printed_makes_no_torch() -> None:
+    failed = "cudaGetDeviceCount returned 35\n-> CUDA driver version is insufficient for CUDA runtime version\n"
+    assert machine(failed).torch is None
+    of_torch = "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 804\n"
+    assert machine(of_torch).torch is not None

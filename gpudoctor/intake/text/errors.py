@@ -94,7 +94,8 @@ _DRIVER_IN_MESSAGE = late(
     re.I,
 )
 _KINDS = {
-    "cuda": r"Found no NVIDIA driver on your system|The NVIDIA driver on your system is too old|cudaGetDeviceCount",
+    "cuda": r"Found no NVIDIA driver on your system|The NVIDIA driver on your system is too old"
+    r"|error from cudaGetDeviceCount",
     "cpu": r"Torch not compiled with CUDA enabled"
     r"|(?:[Tt]orch built with CUDA|torch\.backends\.cuda\.is_built\(\)|CUDA built)\s?[:=]\s{0,12}False",
     "rocm": r"\bHIP error: |No HIP GPUs are available",

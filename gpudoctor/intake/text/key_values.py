@@ -110,6 +110,9 @@ _PLATFORM = late(r"Linux-\d")
 _MOST = 64
 _KERNEL_OF_WSL = late(r"(\d+\.\d+\.\d{2,3}\.\d)(?:-\d{1,2})?")
 """What `wsl --version` prints of it: "6.6.87.2-1"; no other kernel has four numbers."""
+_RELEASE = late(r"(?:\w{4,9} )?(?:Linux )?(?P<release>\d{1,2}\.\d{1,3}\.[\w.+~-]{0,60}\w\+?)(?= |$)")
+_OS_NAMES = {"nt": "Windows", "posix": ""}
+"""What Python calls systems: Linux and macOS have one name."""
 _WITHIN = late(r"(?P<os>Linux), (?P<kind>Docker|Podman)", re.I)
 """What the form of ollama's issues offers."""
 _OF_FASTFETCH = late(r"(?: @ [\d.]{1,5} GHz)?(?: \([\d.]{1,6} GiB\))? \[(?:Discrete|Integrated)\]$")
@@ -239,9 +242,13 @@ def _system(what: str, value: str, number: int, facts: Facts) -> None:
     if what == "arch":
         facts.say(what, _ARCHITECTURES.get(value.lower().replace("-", "_"), ""), number, "report")
     elif what == "kernel":
-        release = value.removeprefix("Linux ").rstrip(".")
+        told = _RELEASE.match(value)  # screenfetch names the processor before it, inxi the distribution behind it
+        release = told["release"] if told else value.removeprefix("Linux ").rstrip(".")
         of_wsl = _KERNEL_OF_WSL.fullmatch(release)
         facts.say(what, f"{of_wsl[1]}-microsoft-standard-WSL2" if of_wsl else release, number, "report")
+    elif value.lower() in _OS_NAMES:
+        if name := _OS_NAMES[value.lower()]:
+            facts.say("os", name, number, "report")
     elif _PLATFORM.match(value):
         facts.say("platform", value, number, "report")
     elif inside := _WITHIN.fullmatch(value):

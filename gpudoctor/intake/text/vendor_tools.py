@@ -52,6 +52,7 @@ _AMD_SMI_HEAD = late(r"=+ ?ROCm System Management|=+ ?ROCm Info|={3,} Concise In
 _AMD_JSON_SIGNS = ('"card0"', '"market_name"')
 _BRACKETS = {"[": "]", "{": "}"}
 _AMD_SMI_ROW = late(r"\d{1,2}\s.{10,200}\d%\s+\d{1,3}%\s*$")
+_AMD_SMI_ROCM = late(r"\bROCm version: (?P<version>\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)")
 _AMD_SMI_SIGNS = ("ROCm System Management", "ROCm Info", "Concise Info", "GPU[", "GPU: ", "| AMD-SMI")
 
 
@@ -169,6 +170,8 @@ def _amd_smi(lines: tuple[Line, ...], text: str, facts: Facts) -> None:
     found = parse_amd_smi(text_of(block[: end + 1]))
     if "System Management" in block[0].text:
         facts.say("for amd", block[0].text, block[0].number, "tool")
+    if rocm := next(filter(None, (_AMD_SMI_ROCM.search(line.text) for line in block[:3])), None):
+        facts.say("rocm", rocm["version"], block[0].number, "tool")
     if row := next((line for line in block[:end] if _AMD_SMI_ROW.match(line.text)), None):
         facts.say("gpu started", row.text, row.number, "tool")
     _note_amd(found, block[0].number, facts)
