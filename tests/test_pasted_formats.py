@@ -26,6 +26,7 @@ GPUSTAT = """node7   Thu Mar 14 10:12:01 2024  535.154.05
 [1] NVIDIA GeForce RTX 3090 | 31'C,   0 % |     3 / 24576 MB |
 """
 NVITOP = "│   0  A100-SXM4-80GB      On   │ 00000000:07:00.0 Off │                    0 │\n"
+UNNAMED = ">>> torch.cuda.get_device_name()\n'AMD Radeon Graphics'\n"
 LSPCI_VMM = """Slot:   01:00.0
 Class:  VGA compatible controller [0300]
 Vendor: NVIDIA Corporation [10de]
@@ -208,6 +209,8 @@ CHIPS = """0c:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/
         (AMDGPU_TOP, ["gfx1032 0000:03:00.0"]),
         (CHIPS, ["gfx90c 0000:0c:00.0"]),
         ("OpenGL renderer string: NAVI22 (navi22, LLVM 14.0.6, DRM 3.48, 6.0.1-arch2-1)\n", ["gfx1031"]),
+        (f"Framework Desktop, Ryzen AI Max+ 395\n{UNNAMED}", ["gfx1151"]),
+        (f"Ryzen 9 7950X, Fedora 42\n{UNNAMED}", [""]),  # it may be another GPU than the processor's
     ],
 )
 def test_gpus(text: str, expected: list[str]) -> None:

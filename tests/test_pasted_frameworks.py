@@ -268,3 +268,9 @@ def test_what_no_torch_printed_makes_no_torch() -> None:
     assert machine(failed).torch is None
     of_torch = "UserWarning: CUDA initialization: Unexpected error from cudaGetDeviceCount(). Error 804\n"
     assert machine(of_torch).torch is not None
+
+
+def test_memory_that_ran_out_under_nccl_is_no_fault_of_the_driver() -> None:
+    unhandled = "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
+    assert problems(f"{unhandled}Cuda failure 'out of memory'\n") == []
+    assert problems(f"{unhandled}Cuda failure 'invalid device function'\n") != []

@@ -16,6 +16,7 @@ import pytest
 from gpudoctor.intake.text.facts import Facts, NamedGpu
 from gpudoctor.intake.text.lines import Line, plain_lines
 from gpudoctor.intake.text.several_machines import several
+from gpudoctor.render.inventory import frameworks
 from tests.support.check_cases import matrix
 from tests.support.judged_texts import judgement, machine, problems
 from tests.support.pasted import (
@@ -658,3 +659,9 @@ def test_a_message_is_known_within_quoted_text_of_a_log(quote: str) -> None:
     assert problems(f'E0505 18:42:19 pod_workers.go:949] "Error syncing pod" err="{told}"') == [
         "container-toolkit-missing"
     ]
+
+
+def test_a_torch_for_intels_gpus_is_no_build_for_the_cpu() -> None:
+    environment = machine("torch 2.6.0+xpu, RTX 3090\n").environment.value
+    assert environment is not None
+    assert list(frameworks(environment)) == [("torch", "2.6.0+xpu (Intel GPUs), from download.pytorch.org")]

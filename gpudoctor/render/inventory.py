@@ -121,7 +121,8 @@ def frameworks(environment: PythonEnvironment) -> Iterator[tuple[str, str]]:
     """torch, and the frameworks beside it."""
     torch, others = environment.torch.value, environment.frameworks.others
     if torch is not None:
-        built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm or torch.hip}" if torch.hip else "CPU only"
+        bare = "Intel GPUs" if torch.build == "xpu" else "CPU only"
+        built = f"CUDA {torch.cuda}" if torch.cuda else f"ROCm {torch.rocm or torch.hip}" if torch.hip else bare
         built = built.removesuffix(" unknown")
         if built == "CPU only" and torch.build is None and torch.has_cuda_libraries is None:
             built = "unknown build"

@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.facts import Facts, NamedGpu, Statement
 from gpudoctor.intake.text.ranking import decided, gpus_of_best_source
 from gpudoctor.late_regex import late
 from gpudoctor.machine import OVERRIDE, Vendor
@@ -28,6 +28,8 @@ _CHIP = late(
     r"(?:\[AMD/ATI\]|\bAMD) (?P<chip>[A-Z][a-z]+(?: Ridge| \d\d)?)(?=\d?(?: \w+)?(?:/[^\[]{1,20})?(?: ?\[|$))"
 )
 """What lspci and inxi call the chip, before the products that are made of it."""
+_OF_ANY = late(r"Radeon(?:\(TM\))? Graphics$")
+"""What ROCm calls a GPU of which it knows no name: an integrated one most often."""
 _AMD_LOG, _NVIDIA_LOG = late(r"amdgpu|kfd|radeon"), late(r"NVRM|nvidia|nouveau")
 _OF_NO_DRIVER = late(r"apparmor=|audit|[Cc]ommand line:")
 """Lines of the log that name drivers on every machine: profiles of AppArmor, parameters of the kernel."""
@@ -86,7 +88,7 @@ def unnamed_gpu(facts: Facts, matrix: Matrix, *, rocm: bool) -> tuple[tuple[Name
     overridden = decided(facts, f"variable {OVERRIDE}") is not None
     if all(identity.vendor == "amd" for _, identity in assumed):
         for said in (one for one in facts.said if one.what == "processor"):
-            gpu = next(iter(matrix.gpus.gpus_by_name(said.value)), None) or matrix.gpus.gpu_of_processor(said.value)
+            gpu = _of_processor(said, matrix)
             # Who overrides the target wants to compute on a GPU, and names no other one.
             wanted = gpu is not None and (matrix.amd.is_for_computing(gpu.arch) or overridden)
             if gpu is not None and wanted and gpu.vendor == "amd":
@@ -114,8 +116,14 @@ def _completed(gpu: NamedGpu, facts: Facts, matrix: Matrix) -> NamedGpu:
     if capability:
         return replace(gpu, arch=capability.value)
     archs, processor = {one.arch for one in _by_name(name, matrix)[1]}, decided(facts, "processor")
-    own = matrix.gpus.gpu_of_processor(processor.value) if processor and len(archs) > 1 else None
-    return replace(gpu, arch=own.arch) if own and own.arch in archs else gpu
+    own = _of_processor(processor, matrix) if processor and len(archs) != 1 else None
+    meant = own and (own.arch in archs or (_OF_ANY.search(name) and matrix.amd.is_for_computing(own.arch)))
+    return replace(gpu, arch=own.arch) if own and meant else gpu
+
+
+def _of_processor(said: Statement, matrix: Matrix) -> Identity | None:
+    """The integrated GPU of a processor that the text names."""
+    return next(iter(matrix.gpus.gpus_by_name(said.value)), None) or matrix.gpus.gpu_of_processor(said.value)
 
 
 def _same_name(one: str, other: str) -> bool:
