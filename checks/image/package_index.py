@@ -25,6 +25,8 @@ from gpudoctor.matrix.versions import figures
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchBuild
 
+_OF_PYTORCH = "download.pytorch.org"
+
 
 @check("GPD602", "image-torch-without-index", "image")
 def without_index(recipe: Recipe) -> Verdicts:
@@ -57,6 +59,18 @@ def without_index(recipe: Recipe) -> Verdicts:
                     f"--index-url {url}" if url else "the index of that build",
                     (change("Name the index", better),) if url else (),
                 )
+            elif _of_another_index(recipe, image, asked):
+                url = index_of(recipe, asked.local)
+                better = install_line(recipe, image, asked.line, asked.pinned, asked.local, url)
+                yield torch_finding(
+                    image,
+                    asked,
+                    "error",
+                    f"torch {asked.pinned}+{asked.local} is not on the index of {asked.build}: the build fails here.",
+                    asked.index_url,
+                    f"--index-url {url}",
+                    (change("Name its own index", better),),
+                )
             elif asked.source == "both" and not asked.pinned:
                 yield from _outrun(recipe, image, asked)
             elif any(row.flat and asked.index_url.startswith(row.base) for row in recipe.matrix.tables.wheel_indexes):
@@ -70,6 +84,14 @@ def without_index(recipe: Recipe) -> Verdicts:
                     (change("Name it as a page", f"{image.place(asked.line)}: --find-links {asked.index_url}"),),
                     certain=False,
                 )
+
+
+def _of_another_index(recipe: Recipe, image: Image, asked: TorchRequest) -> bool:
+    """Whether the build exists, and is on none of the indexes that the command names."""
+    if not asked.local or asked.locked or asked.build in ("", asked.local) or _image_satisfies(recipe, image, asked):
+        return False
+    rows = recipe.matrix.torch.builds(image.platform)
+    return any((row.version, row.build, row.origin) == (asked.pinned, asked.local, _OF_PYTORCH) for row in rows)
 
 
 def _image_satisfies(recipe: Recipe, image: Image, asked: TorchRequest) -> bool:
@@ -242,8 +264,8 @@ def _missing_build(
     python = python_of(image)
     if wanted:
         rows_here = [row for row in rows if row.build == wanted]
-        if not rows_here and asked.source != "both":
-            builds = sorted({row.build for row in rows if row.origin == "download.pytorch.org"})
+        if not rows_here and (asked.source != "both" or asked.local):
+            builds = sorted({row.build for row in rows if row.origin == _OF_PYTORCH})
             yield torch_finding(
                 image, asked, "error",
                 f"torch {asked.pinned} has no build for {wanted}; its builds are {', '.join(builds)}.",

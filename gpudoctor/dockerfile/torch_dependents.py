@@ -46,7 +46,7 @@ def required_by(image: Image, matrix: Matrix) -> tuple[TorchRequest, ...]:
         if not install.asks_for("torch"):
             own = install_request(step, install, Requirement("torch"), image, configured)
             exact = list(_required(install, own, companions, matrix))
-            if not exact and not unread and not _constrained(image, step):
+            if not exact and not unread and not is_constrained(image, step):
                 exact = list(_left_open(install, own, image, matrix, there))
             found += exact
         there = there or bool(found) or install.asks_for("torch") is not None
@@ -125,7 +125,7 @@ def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, re.findall(r"\d{1,9}", version)))
 
 
-def _constrained(image: Image, step: Step) -> bool:
+def is_constrained(image: Image, step: Step) -> bool:
     """Whether constraints may hold the torch that is there: of the command, the file, or an image of NVIDIA."""
     names = {"PIP_CONSTRAINT", "UV_CONSTRAINT"} & (image.settings.keys() | step.command.variables.keys())
     given = step.pip is not None and {"-c", "--constraint", "--override", "--overrides"} & set(step.pip.flags)

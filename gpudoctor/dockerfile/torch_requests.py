@@ -142,16 +142,24 @@ def _source(
         return ("index", "", backend) if re.fullmatch(r"cpu|cu\d+|rocm[\d.]+", backend) else ("elsewhere", "", "")
     if (configured and not install.sourced) or install.find_links or install.incomplete:
         return "elsewhere", "", ""
-    named = [(url, build) for url in urls for build in [build_of_index(url)] if build]
+    named, added = _of_torch(urls, requirement), _of_torch(extra, requirement)
+    having = any(requirement.exact.endswith(f"+{build}") for _, build in (*named, *added))
+    if "+" in requirement.exact and not having and len(named) + len(added) < len(urls) + len(extra):
+        return "elsewhere", (*urls, *extra)[0], ""  # a mirror may have every build
     if urls:
         return ("index", *named[0]) if named else ("elsewhere", urls[0], "")
-    added = [(url, build) for url in extra for build in [build_of_index(url)] if build]
     if extra:
         if not added:
             return "elsewhere", extra[0], ""
         # uv takes a package from the first index that has it, and an extra index comes first.
         return ("both" if as_pip else "index", *added[0])
     return "package index", "", ""
+
+
+def _of_torch(urls: list[str], requirement: Requirement) -> list[tuple[str, str]]:
+    """Those of torch's own indexes, each with its build; first the one that has the build that is asked for."""
+    found = [(url, build) for url in urls if (build := build_of_index(url))]
+    return sorted(found, key=lambda one: not requirement.exact.endswith(f"+{one[1]}"))
 
 
 def build_of_index(url: str) -> str:

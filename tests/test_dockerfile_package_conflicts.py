@@ -1,0 +1,60 @@
+"""Dockerfiles whose packages torch is too old for, and builds of torch that the named indexes do not have."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.test_dockerfile import told
+
+SLIM = "FROM python:3.11-slim\n"
+BASE_TORCH = "FROM pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime\n"
+TOO_NEW = "image-package-too-new"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "severity"),
+    [
+        (SLIM + "RUN pip install torch==2.1.0 numpy==2.1.0", "error"),
+        (SLIM + "RUN pip install torch==2.1.0\nRUN pip install 'numpy>=2,<3'", "error"),
+        (SLIM + "RUN pip install torch==2.1.0\nRUN uv pip install --system 'numpy~=2.0'", "error"),
+        (BASE_TORCH + "RUN pip install numpy==2.0.1", "error"),
+        (SLIM + "RUN pip install torch==2.1.0 torchvision==0.16.0 numpy", "warning"),
+        (SLIM + "RUN pip install torch==2.1.0\nRUN pip install -U numpy", "warning"),
+        (SLIM + "RUN pip install torch==2.3.0 numpy==2.1.0", ""),
+        (SLIM + "RUN pip install torch==2.1.0 'numpy<2'", ""),
+        (SLIM + "RUN pip install torch==2.1.0 numpy==1.26.4", ""),
+        (SLIM + "RUN pip install torch==2.1.0 'numpy>=1.24'", ""),
+        (SLIM + "RUN pip install numpy==2.1.0\nRUN pip install torch==2.1.0 'numpy<2'", ""),
+        (SLIM + "RUN pip install 'numpy<2'\nRUN pip install torch==2.1.0 numpy", ""),
+        (SLIM + "RUN pip install torch==2.1.0 numpy scipy==1.10.1", ""),  # which holds NumPy back
+        (SLIM + "RUN pip install -c limits.txt torch==2.1.0 numpy", ""),
+        (BASE_TORCH + "RUN pip install numpy", ""),  # there already
+        (SLIM + "RUN pip install torch numpy==2.1.0", ""),
+        (SLIM + "RUN pip install numpy==2.1.0", ""),
+    ],
+)
+def test_a_numpy_that_torch_was_not_built_for(recipe: str, severity: str) -> None:
+    found = [one for one in told(recipe) if one[0] == TOO_NEW]
+    assert found == ([(TOO_NEW, severity)] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("options", "slug"),
+    [
+        ("--index-url {}cu128", "image-torch-without-index"),
+        ("--extra-index-url {}cu128", "image-torch-without-index"),
+        ("--extra-index-url {}cu128 --extra-index-url {}cpu", "image-torch-without-index"),
+        ("--index-url {}cu126", ""),
+        ("--extra-index-url {}cu126", ""),
+        ("--extra-index-url {}cu128 --extra-index-url {}cu126", ""),
+        ("--extra-index-url {}cu128 --extra-index-url https://mirror.example/simple", ""),
+    ],
+)
+def test_a_build_is_looked_for_on_the_index_that_is_named(options: str, slug: str) -> None:
+    urls = options.format(*["https://download.pytorch.org/whl/"] * 2)
+    assert told(f"{SLIM}RUN pip install torch==2.7.0+cu126 {urls}") == ([(slug, "error")] if slug else [])
+
+
+def test_a_build_that_no_index_has_is_told_with_an_extra_index_too() -> None:
+    line = "RUN pip install torch==2.7.0+cu121 --extra-index-url https://download.pytorch.org/whl/cu121"
+    assert told(SLIM + line) == [("image-no-torch-wheel", "error")]
