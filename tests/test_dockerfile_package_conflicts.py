@@ -8,7 +8,7 @@ from tests.test_dockerfile import told
 
 SLIM = "FROM python:3.11-slim\n"
 BASE_TORCH = "FROM pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime\n"
-TOO_NEW = "image-package-too-new"
+CONFLICT, OTHER_TORCH = "image-package-conflict", "image-package-requires-other-torch"
 
 
 @pytest.mark.parametrize(
@@ -34,8 +34,31 @@ TOO_NEW = "image-package-too-new"
     ],
 )
 def test_a_numpy_that_torch_was_not_built_for(recipe: str, severity: str) -> None:
-    found = [one for one in told(recipe) if one[0] == TOO_NEW]
-    assert found == ([(TOO_NEW, severity)] if severity else [])
+    found = [one for one in told(recipe) if one[0] == CONFLICT]
+    assert found == ([(CONFLICT, severity)] if severity else [])
+
+
+@pytest.mark.parametrize(
+    ("recipe", "severity"),
+    [
+        (SLIM + "RUN pip install torch==2.6.0\nRUN pip install nvidia-cudnn-cu12==8.9.7.29", "error"),
+        (SLIM + "RUN pip install torch==2.6.0 nvidia-cudnn-cu12==8.9.7.29", "error"),
+        (BASE_TORCH + "RUN pip install nvidia-cudnn-cu12==9.1.0.70", "error"),
+        (SLIM + "RUN pip install torch==2.6.0\nRUN pip install triton==2.1.0", "warning"),
+        (SLIM + "RUN pip install torch==2.6.0 triton==2.1.0", "error"),
+        (SLIM + "RUN pip install torch==2.6.0\nRUN pip install nvidia-cudnn-cu12==9.5.1.17", ""),
+        (SLIM + "RUN pip install torch==2.6.0\nRUN pip install triton==3.2.0 nvidia-cudnn-cu12", ""),
+        (
+            SLIM + "RUN pip install nvidia-cudnn-cu12==8.9.7.29\nRUN pip install torch==2.6.0",
+            "",
+        ),  # replaced by torch's
+        (SLIM + "RUN pip install torch==2.6.0\nRUN pip install nvidia-cudnn-cu11==8.9.6.50", ""),  # of another CUDA
+        (SLIM + "RUN pip install nvidia-cudnn-cu12==8.9.7.29", ""),
+    ],
+)
+def test_what_torch_requires_by_its_release(recipe: str, severity: str) -> None:
+    found = [one for one in told(recipe) if one[0] == CONFLICT]
+    assert found == ([(CONFLICT, severity)] if severity else [])
 
 
 @pytest.mark.parametrize(
@@ -58,3 +81,15 @@ def test_a_build_is_looked_for_on_the_index_that_is_named(options: str, slug: st
 def test_a_build_that_no_index_has_is_told_with_an_extra_index_too() -> None:
     line = "RUN pip install torch==2.7.0+cu121 --extra-index-url https://download.pytorch.org/whl/cu121"
     assert told(SLIM + line) == [("image-no-torch-wheel", "error")]
+
+
+def test_a_release_of_two_numbers_is_that_of_three() -> None:
+    assert told(SLIM + "RUN pip install torch==2.6 torchvision==0.20") == [(OTHER_TORCH, "error")]
+    assert told(SLIM + "RUN pip install torch==2.6 torchvision==0.21") == []
+
+
+def test_two_commands_of_one_line_are_two_commands() -> None:
+    line = "RUN pip install torch==2.4.0 && pip install {}"
+    assert told(SLIM + line.format("xformers==0.0.30")) == [(OTHER_TORCH, "warning")]
+    assert told(SLIM + line.format("torch==2.4.0 xformers==0.0.30")) == [(OTHER_TORCH, "error")]
+    assert told(SLIM + line.format("xformers==0.0.27.post2")) == []

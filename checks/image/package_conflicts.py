@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image, Step
@@ -11,6 +13,7 @@ from gpudoctor.dockerfile.proposals import package_line
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.torch_dependents import is_constrained
+from gpudoctor.dockerfile.torch_wheels import ImageTorch
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Severity
 from gpudoctor.machine.torch import COMPANIONS
@@ -24,48 +27,83 @@ _OLDEST_PYTHON = (3, 9)
 """The oldest one that NumPy 2 has wheels for."""
 
 
-@check("GPD658", "image-package-too-new", "image")
-def package_too_new(recipe: Recipe) -> Verdicts:
-    """NumPy, or another package, is too new for the image's torch.
+class _Conflict(NamedTuple):
+    """A package that the image installs, and what its torch needs of it."""
+
+    step: Step
+    asked: Requirement
+    severity: Severity
+    needed: str
+    """The requirement to write: "numpy<2"."""
+    why: str
+    source: str = ""
+
+
+@check("GPD658", "image-package-conflict", "image")
+def package_conflict(recipe: Recipe) -> Verdicts:
+    """A package is of a release that the image's torch cannot use.
 
     ## Why it matters
-    Such a torch was built for NumPy 1. It prints "A module that was compiled using NumPy 1.x cannot be run in
-    NumPy 2", and tensor.numpy() fails with "Numpy is not available".
+    A torch before 2.3 was built for NumPy 1: beside NumPy 2 tensor.numpy() fails with "Numpy is not available". A
+    torch for CUDA loads the cuDNN of one major, and torch.compile needs the Triton that torch was released with. pip
+    replaces what torch brought by what a later command asks for, and only prints that it does not fit.
 
     ## How it is judged
-    The matrix names the releases that do not go together (package_conflicts). It is an error if the file asks for
-    such a release, and the last command that names the package counts. It is a warning if the command leaves the
-    release open, and installs or upgrades nothing else than torch: pip then takes the newest one. Constraints, files
-    that cannot be read and packages that are there already leave it open.
+    The last command that names the package counts, and the matrix says what goes together. With NumPy it is an error
+    if the file asks for such a release, and a warning if the command leaves the release open and installs or upgrades
+    nothing else than torch: pip then takes the newest one. Constraints, files that cannot be read and packages that
+    are there already leave it open. Another major of cuDNN is an error, another Triton a warning.
 
     ## Fix safety
-    The proposed line asks for the newest release that this torch was built for.
+    The proposed line asks for the release that this torch was built for.
     """
     for image in recipe.images:
         torch = recipe.torch(image)
-        for row in recipe.matrix.tables.package_conflicts if torch is not None and torch.version else ():
-            if row.other != "torch" or not package_matches(row.other_version, torch.version if torch else ""):
-                continue
-            asked = _last(image, row.package)
-            severity = _severity(image, row, *asked) if asked else None
-            if torch is None or asked is None or severity is None:
-                continue
-            step, one = asked
-            older = row.version.replace(">=", "<")
-            taken = f"{row.package}{one.specifier}" if severity == "error" else f"the newest {row.package}"
+        if torch is None or not torch.version:
+            continue
+        for one in (*_too_new(recipe, image, torch.version), *_of_another_release(recipe, image, torch)):
+            name, specifier = one.asked.name, one.asked.specifier
+            taken = f"{name}{specifier}" if specifier else f"the newest {name}"
             yield about_line(
-                image,
-                step.command.line,
-                step.command.shown,
-                severity=severity,
-                message=f"The command installs {taken}; torch {torch.version} was built for {row.package} {older}.",
-                saw=f"{row.package}{one.specifier}",
-                want=f"{row.package}{older}",
-                fixes=(
-                    change(f"Ask for {row.package} {older}", package_line(image, step, one, f"{row.package}{older}")),
-                ),
-                refs=(row.source,),
+                image, one.step.command.line, one.step.command.shown, severity=one.severity,
+                message=f"The command installs {taken}; torch {torch.version} {one.why}.",
+                saw=f"{name}{specifier}",
+                want=one.needed,
+                fixes=(change(f"Ask for {one.needed}", package_line(image, one.step, one.asked, one.needed)),),
+                refs=(one.source,) if one.source else (),
+            )  # fmt: skip
+
+
+def _too_new(recipe: Recipe, image: Image, torch: str) -> Iterator[_Conflict]:
+    for row in recipe.matrix.tables.package_conflicts:
+        if row.other != "torch" or not package_matches(row.other_version, torch):
+            continue
+        asked = _last(image, row.package)
+        if asked is not None and (severity := _severity(image, row, *asked)) is not None:
+            older = row.version.replace(">=", "<")
+            yield _Conflict(
+                *asked, severity, f"{row.package}{older}", f"was built for {row.package}{older}", row.source
             )
+
+
+def _of_another_release(recipe: Recipe, image: Image, torch: ImageTorch) -> Iterator[_Conflict]:
+    """What torch requires by its exact release, where a command beside it or after it asks for another one."""
+    if torch.vendor != "nvidia" or not torch.known or (torch.asked is not None and torch.asked.locked):
+        return
+    rows = recipe.matrix.torch.builds(image.platform)
+    row = next((row for row in rows if (row.version, row.build) == (torch.version, torch.build)), None)
+    companion = recipe.matrix.torch.companion(torch.version)
+    cudnn, triton = row and recipe.matrix.torch.cudnn_of(row), companion and companion.triton
+    needed = {f"nvidia-cudnn-cu{torch.build[2:4]}": (cudnn, 1), "triton": ((triton or "").removeprefix("=="), 2)}
+    first = torch.asked.order if torch.asked is not None else -1
+    for name, (release, length) in needed.items():
+        asked = _last(image, name)
+        if not release or asked is None or not asked[1].release or image.steps.index(asked[0]) < first:
+            continue
+        if figures(asked[1].release)[:length] != figures(release)[:length]:
+            apart = name == "triton" and image.steps.index(asked[0]) > first
+            severity: Severity = "warning" if apart else "error"
+            yield _Conflict(*asked, severity, f"{name}=={release}", f"requires {name} {release}")
 
 
 def _last(image: Image, package: str) -> tuple[Step, Requirement] | None:

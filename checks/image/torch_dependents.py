@@ -43,10 +43,10 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     With one torch in all commands nothing is replaced.
     """
     for image in recipe.images:
-        for step in image.steps:
+        for order, step in enumerate(image.steps):
             if step.pip is None or step.command.maybe or "--no-deps" in step.pip.flags:
                 continue
-            asked = next((one for one in asked_for(image) if one.line == step.command.line), None)
+            asked = next((one for one in asked_for(image) if one.order == order), None)
             for one in step.pip.requirements:
                 torch = required_torch(one, recipe.matrix) or companion_torch(one, recipe.matrix)
                 if asked is None or not torch or not asked.pinned or package_matches(torch, asked.pinned):
@@ -61,7 +61,7 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
         yield from _of_another_build(recipe, image)
         yield from _asked_again(image)
         for later in required_by(image, recipe.matrix):
-            before = [one for one in asked_for(image) if one.line < later.line]
+            before = [one for one in asked_for(image) if one.order < later.order]
             wanted = later.requirement.specifier
             if later.maybe or not wanted:
                 continue
@@ -105,9 +105,9 @@ def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
     if held is None or held.asked is None or held.source != "index" or not held.known:
         return
     configured = configured_from(image)
-    for step in image.steps:
+    for step in image.steps[held.asked.order + 1 :]:
         asked = step.pip.asks_for("torchvision") if step.pip is not None else None
-        if step.pip is None or asked is None or step.command.line <= held.line or step.command.maybe:
+        if step.pip is None or asked is None or step.command.maybe:
             continue
         own = install_request(step, step.pip, asked, image, configured)
         rows = recipe.matrix.torch.builds(image.platform)

@@ -52,6 +52,12 @@ class Requirement(Struct, frozen=True):
         found = re.fullmatch(r"={2,3}([^*,]+)", self.specifier)
         return found[1] if found else ""
 
+    @property
+    def release(self) -> str:
+        """The release that it pins, as its wheel is named: "2.11.0" for `==2.11`; "" if it is open."""
+        public = self.exact.partition("+")[0]
+        return f"{public}.0" if re.fullmatch(r"\d+\.\d+", public) else public
+
 
 def torch_wheel(word: str) -> str:
     """The version in the name of a wheel file of torch: "2.2.0a0+git8ac9b20"; "" for any other word."""

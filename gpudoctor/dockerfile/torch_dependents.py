@@ -166,8 +166,8 @@ class _Companions:
 
 def companion_torch(requirement: Requirement, matrix: Matrix) -> str:
     """The torch that a torchvision or torchaudio of an exact version requires; "" if none is known."""
-    name, exact = requirement.name, requirement.exact.partition("+")[0]
-    rows = (row for row in matrix.tables.companions if row.release_of(name) == exact)
+    name = requirement.name
+    rows = (row for row in matrix.tables.companions if row.release_of(name) == requirement.release)
     return next((torch for row in rows if (torch := _requires(row, name))), "")
 
 

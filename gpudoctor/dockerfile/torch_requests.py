@@ -25,6 +25,8 @@ class TorchRequest(Struct, frozen=True):
     """One install command that requests torch."""
 
     line: int
+    order: int
+    """The place of the command among the steps: several may stand in one line."""
     text: str
     """The command as written, on one line."""
     tool: str
@@ -49,7 +51,7 @@ class TorchRequest(Struct, frozen=True):
     @property
     def pinned(self) -> str:
         """The exact version that it requests, without the local part; "" if there is none."""
-        return self.requirement.exact.partition("+")[0]
+        return self.requirement.release
 
     @property
     def local(self) -> str:
@@ -105,6 +107,7 @@ def install_request(
         build = build or "cpu"  # another base image, or who builds this one, may say which CUDA there is
     return TorchRequest(
         line=step.command.line,
+        order=next(order for order, one in enumerate(image.steps) if one is step),
         text=step.command.text,
         tool=install.tool,
         requirement=requirement,
