@@ -44,6 +44,10 @@ def on_cpu(text: str, files: dict[str, str] | None = None) -> list[str]:
             ROCM + f"RUN pip3 install torch==2.9.1 --index-url {CPU}",
             "torch==2.9.1+rocm6.4 --index-url https://download.pytorch.org/whl/rocm6.4",
         ),
+        (
+            f"FROM python:3.12-slim\nRUN pip install torch==2.8.0 --index-url {CPU}\nRUN pip install vllm==0.11.0",
+            "torch==2.8.0+cu126 --index-url https://download.pytorch.org/whl/cu126",
+        ),
     ],
 )
 def test_a_torch_for_cpus_in_an_image_for_gpus_is_told(text: str, fix: str):
@@ -72,6 +76,7 @@ def test_the_sources_of_a_project_name_the_index_for_cpus(base: str):
     "text",
     [
         f"FROM python:3.12-slim\nRUN pip install torch==2.9.1 --index-url {CPU}",
+        f"FROM python:3.12-slim\nRUN pip install torch==2.8.0 accelerate --index-url {CPU}",
         CUDA + "RUN pip3 install torch==2.9.1",
         CUDA + f"ARG INDEX={CPU}\nRUN pip3 install torch==2.9.1 --index-url $INDEX",
         CUDA.replace("\n", " AS serve-cpu\n") + f"RUN pip3 install torch==2.9.1 --index-url {CPU}",

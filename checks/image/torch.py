@@ -232,7 +232,8 @@ def cpu_only(recipe: Recipe) -> Verdicts:
     index for CPUs, or whose lock file was made with it, installs one wherever it is built.
 
     ## How it is judged
-    The base image is for CUDA or ROCm, or a service gives the image NVIDIA GPUs; and a command, a lock file or uv's
+    The base image is for CUDA or ROCm, a service gives the image NVIDIA GPUs, or the image installs vLLM or xformers,
+    whose wheels are compiled for CUDA; and a command, a lock file or uv's
     sources name the index for CPUs, without a variable that whoever builds the image may set. So does conda with
     pytorch of conda-forge: it sees no driver while an image is built. Nothing is reported if a name says that the
     image is for CPUs, or its stage for tests or documents, or if another framework may use the GPU. If GPUs are
@@ -250,7 +251,8 @@ def cpu_only(recipe: Recipe) -> Verdicts:
         named = _NAMED_FOR_CPUS.search(f"{image.name} {image.file}") or _ASIDE.search(image.name)
         steps = [step for step in image.steps if step.command.line == held.line]
         chosen = any("$" in step.command.written for step in steps)
-        if not (facts.cuda or facts.rocm or given) or named or chosen:
+        compiled = _compiled_for_gpus(recipe, image)
+        if not (facts.cuda or facts.rocm or given or compiled) or named or chosen:
             continue
         if not all(one.cpu for one in recipe.frameworks(image)):
             continue
@@ -272,12 +274,19 @@ def cpu_only(recipe: Recipe) -> Verdicts:
                 else install_line(recipe, image, held.line, row.version, row.build, url)
             )
             fixes = (change(f"Install the {kind} build", line),)
-        made = f"{image.base} is made for {kind}" if facts.cuda or facts.rocm else "A service gives the image GPUs"
+        made = f"{compiled} is compiled for {kind}" if compiled else "A service gives the image GPUs"
+        made = f"{image.base} is made for {kind}" if facts.cuda or facts.rocm else made
         version = f"torch {held.version}" if held.certain else "its torch"
         yield torch_finding(
             image, held.asked, "warning", f"{made}, and {version} is a CPU build: it does not use the GPU.",
             "a CPU build", f"a {kind} build", fixes, certain=False,
         )  # fmt: skip
+
+
+def _compiled_for_gpus(recipe: Recipe, image: Image) -> str:
+    """A package that the image installs and whose wheels need a torch for GPUs; "" if it installs none."""
+    named = (one.name for step in image.steps if step.pip for one in step.pip.requirements if not step.command.maybe)
+    return next((name for name in named if pins_torch(name, recipe.matrix)), "")
 
 
 def _oldest_cuda(recipe: Recipe, image: Image) -> str:
