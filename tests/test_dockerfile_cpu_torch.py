@@ -46,7 +46,7 @@ def on_cpu(text: str, files: dict[str, str] | None = None) -> list[str]:
         ),
         (
             f"FROM python:3.12-slim\nRUN pip install torch==2.8.0 --index-url {CPU}\nRUN pip install vllm==0.11.0",
-            "torch==2.8.0+cu126 --index-url https://download.pytorch.org/whl/cu126",
+            "torch==2.8.0+cu129 --index-url https://download.pytorch.org/whl/cu129",
         ),
     ],
 )

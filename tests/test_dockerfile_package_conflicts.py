@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.test_dockerfile import told
+from tests.test_dockerfile import findings, lines, told
 
 SLIM = "FROM python:3.11-slim\n"
 BASE_TORCH = "FROM pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime\n"
@@ -93,3 +93,9 @@ def test_two_commands_of_one_line_are_two_commands() -> None:
     assert told(SLIM + line.format("xformers==0.0.30")) == [(OTHER_TORCH, "warning")]
     assert told(SLIM + line.format("torch==2.4.0 xformers==0.0.30")) == [(OTHER_TORCH, "error")]
     assert told(SLIM + line.format("xformers==0.0.27.post2")) == []
+
+
+def test_a_package_that_fits_the_proposed_torch_stays() -> None:
+    index = "--index-url https://download.pytorch.org/whl/cu128"
+    (found,) = findings(SLIM + f"RUN pip install torch==2.8.0+cu126 {index}\nRUN pip install vllm==0.11.0")
+    assert "vllm" not in lines(found)

@@ -24,7 +24,7 @@ from gpudoctor.dockerfile.rewriting import (
     rewritten,
     without_conda,
 )
-from gpudoctor.dockerfile.torch_dependents import pins_torch, release_for, releases_for
+from gpudoctor.dockerfile.torch_dependents import pins_torch, release_for, required_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest, build_of_index
 from gpudoctor.dockerfile.torch_wheels import cuda_of, wheels_for
 from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, Severity
@@ -169,8 +169,9 @@ def _dependents(recipe: Recipe, step: Step, torch: str, in_file: bool = False) -
         return {}
     found = {}
     for one in install.requirements:
-        release = release_for(one.name, version, recipe.matrix) if one.exact and bool(one.file) is in_file else ""
-        if release and one.exact not in releases_for(one.name, version, recipe.matrix):
+        needs = required_torch(one, recipe.matrix) if bool(one.file) is in_file else ""
+        release = release_for(one.name, version, recipe.matrix) if needs and needs != f"=={version}" else ""
+        if release:
             found[one.name] = f"{one.name}=={release}"
     return found
 

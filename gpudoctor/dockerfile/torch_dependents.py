@@ -108,16 +108,12 @@ def pins_torch(name: str, matrix: Matrix) -> bool:
 
 def release_for(name: str, torch: str, matrix: Matrix) -> str:
     """The newest known release of a package that requires exactly that torch; "" if none is known."""
-    return max(releases_for(name, torch, matrix), key=_numbers, default="")
-
-
-def releases_for(name: str, torch: str, matrix: Matrix) -> list[str]:
-    """The known releases of a package that require exactly that torch."""
-    return [
+    releases = [
         row.version.removeprefix("==")
         for row in matrix.tables.torch_dependents
         if row.package == name and row.version.startswith("==") and row.torch == f"=={torch}"
     ]
+    return max(releases, key=_numbers, default="")
 
 
 def _numbers(version: str) -> tuple[int, ...]:
