@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from pathlib import Path
 
+import pytest
+from click.testing import CliRunner
+
+from gpudoctor.cli.dockerfile import dockerfile
 from tests.test_dockerfile import findings, lines, told
 
 SLIM = "FROM python:3.11-slim\n"
@@ -46,6 +50,7 @@ def test_a_numpy_that_torch_was_not_built_for(recipe: str, severity: str) -> Non
         (BASE_TORCH + "RUN pip install nvidia-cudnn-cu12==9.1.0.70", "error"),
         (SLIM + "RUN pip install torch==2.6.0\nRUN pip install triton==2.1.0", "warning"),
         (SLIM + "RUN pip install torch==2.6.0 triton==2.1.0", "error"),
+        (SLIM + "RUN pip install torch==2.6.0 nvidia-cudnn-cu12==9.3.0.75", "error"),
         (SLIM + "RUN pip install torch==2.6.0\nRUN pip install nvidia-cudnn-cu12==9.5.1.17", ""),
         (SLIM + "RUN pip install torch==2.6.0\nRUN pip install triton==3.2.0 nvidia-cudnn-cu12", ""),
         (
@@ -99,3 +104,11 @@ def test_a_package_that_fits_the_proposed_torch_stays() -> None:
     index = "--index-url https://download.pytorch.org/whl/cu128"
     (found,) = findings(SLIM + f"RUN pip install torch==2.8.0+cu126 {index}\nRUN pip install vllm==0.11.0")
     assert "vllm" not in lines(found)
+
+
+def test_in_a_list_of_packages_the_line_of_the_package_is_changed(tmp_path: Path) -> None:
+    listed = tmp_path / "requirements.txt"
+    listed.write_text("torch==2.3.1\nvllm==0.5.0\n")
+    result = CliRunner().invoke(dockerfile, [str(listed)])
+    assert "requirements.txt:1: torch==2.3.0" in result.output
+    assert "-r" not in result.output.partition("Fix:")[2]

@@ -100,9 +100,9 @@ def _of_another_release(recipe: Recipe, image: Image, torch: ImageTorch) -> Iter
         asked = _last(image, name)
         if not release or asked is None or not asked[1].release or image.steps.index(asked[0]) < first:
             continue
-        if figures(asked[1].release)[:length] != figures(release)[:length]:
-            apart = name == "triton" and image.steps.index(asked[0]) > first
-            severity: Severity = "warning" if apart else "error"
+        beside = image.steps.index(asked[0]) == first  # then pip finds no solution, however little they differ
+        if figures(asked[1].release)[: None if beside else length] != figures(release)[: None if beside else length]:
+            severity: Severity = "warning" if name == "triton" and not beside else "error"
             yield _Conflict(*asked, severity, f"{name}=={release}", f"requires {name} {release}")
 
 

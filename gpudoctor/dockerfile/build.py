@@ -277,7 +277,8 @@ class Build:
             files = CopiedFiles(_WORKSPACE, [mount], one, later.read, self._bounds)
             found = commands(one, self._known, self._bounds, self._names)
             with with_line(one):
-                self._take((replace(command, script=f"{later.file}:{line}") for command in found), files, 0)
+                place = f"{later.file}:{line}" if line else later.file
+                self._take((replace(command, script=place) for command in found), files, 0)
 
     def _synced(self, command: Command, files: CopiedFiles) -> PipInstall | None:
         """What a `uv sync` or `poetry install` installs. Each lock file is read once."""

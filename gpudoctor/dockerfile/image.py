@@ -26,7 +26,7 @@ class Later(Struct, frozen=True):
 
     file: str
     commands: tuple[tuple[int, str], ...]
-    """Each with its line in the file."""
+    """Each with its line in the file; 0: it stands in none."""
     read: Read
     """Reads the files of that folder."""
 

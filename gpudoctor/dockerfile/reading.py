@@ -185,7 +185,7 @@ class _Reader:
         command = installing(name, _text(file))
         if not command:
             return None
-        later = Later(_place(file), ((1, command),), self._context(folder))
+        later = Later(_place(file), ((0, command),), self._context(folder))
         with _named(file):
             text = f"FROM scratch\nENV {OVERRIDE_CUDA}=machine"
             found = read_dockerfile(_place(file), text, self._matrix, later.read, bounds=self._bounds, later=later)
