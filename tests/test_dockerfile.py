@@ -1056,6 +1056,8 @@ AMD_DEVICES = "devices: ['/dev/kfd', '/dev/dri']"
         f"{{{IMAGE}, {AMD_DEVICES}}}",
         f"{{image: 'rocm/pytorch:latest', {RESERVED}}}",
         "{image: 'rocm/pytorch:latest', runtime: nvidia}",
+        f"{{image: 'ghcr.io/someone/app:1.2-rocm', {RESERVED}}}",
+        f"{{image: 'someone/app:v3-cuda12.4', {AMD_DEVICES}}}",
     ],
 )
 def test_a_service_that_is_given_the_other_vendors_gpus_is_told(service: str):
