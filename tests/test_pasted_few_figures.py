@@ -361,3 +361,57 @@ def test_an_xid_that_names_another_one_before_it_is_told_by_that() -> None:
     line = "kernel: NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001"
     assert problems(f"{line} caused by previous Xid 149") == ["nvlink-error"]
     assert problems(line) == []
+
+
+def torch_of(text: str) -> str | None:
+    torch = machine(text).torch
+    return torch.version if torch else None
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("  Downloading torch-1.13.1-cp310-cp310-manylinux1_x86_64.whl (887.5 MB)", "1.13.1+cu117"),
+        ("Using cached https://x.org/cu124/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl", "2.6.0+cu124"),
+        ("docker run --gpus all -it pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime python train.py", "2.6.0+cu124"),
+        (
+            "Requirement already satisfied: torch>=2.0 in ./venv/lib (from -r r.txt (line 1)) (2.6.0+cu124)",
+            "2.6.0+cu124",
+        ),
+        ("The image ships torch `2.6.0+cu124`.", "2.6.0+cu124"),
+        ("Environment: Python 3.11, PyTorch 2.6 + CUDA 12.4", "2.6.0+cu124"),
+        ("Ubuntu, torch==2.6.0, python==3.11", "2.6.0+cu124"),
+        # Near misses: not taken, not installed, another's, refused.
+        (
+            "  Downloading torch-1.13.1-cp310-cp310-linux_x86_64.whl\nERROR: Could not install packages: [Errno 28]",
+            None,
+        ),
+        ("I replaced it by torch-2.0.1-cp310-cp310-manylinux1_x86_64.whl, which is slow", None),
+        ("ERROR: torch-2.6.0+cu124-cp311-cp311-linux_x86_64.whl is not a supported wheel on this platform.", None),
+        ("FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel\nRUN pip install torch==2.8.0", None),
+        ("Because vllm depends on torch==2.6.0, the resolver gave up", None),
+        ("It is fixed in torch==2.6.0", None),
+    ],
+)
+def test_the_names_of_wheels_and_images_and_the_words_of_pip_tell_which_torch_it_is(
+    line: str, version: str | None
+) -> None:
+    assert torch_of(f"RTX 5090: no kernel image is available for execution on the device\n{line}\n") == version
+
+
+def test_the_torch_of_the_package_index_on_an_amd_gpu_is_found_in_what_pip_downloaded() -> None:
+    log = (
+        "RX 6800 XT\npip install torch --extra-index-url https://download.pytorch.org/whl/rocm5.1.1\n"
+        "  Downloading torch-1.13.1-cp310-cp310-manylinux1_x86_64.whl (887.5 MB)\nTorch is not able to use GPU\n"
+    )
+    assert problems(log)[0] == "cuda-torch-on-amd"
+
+
+def test_a_driver_that_is_too_old_is_updated_whichever_gpu_it_is() -> None:
+    text = "torch.cuda.is_available() is False\ntorch 1.3.0, driver 410.48, NVIDIA GPU\n"
+    assert "418.39 or newer" in advice(first(text))
+
+
+def test_a_program_without_a_build_for_the_gpu_keeps_the_advice_of_its_message() -> None:
+    text = "OSError: libcublas.so.10: cannot open shared object file\nonnxruntime-gpu-1.4.0 on a Tesla K80\n"
+    assert first(text).fixes

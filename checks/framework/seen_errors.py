@@ -262,7 +262,7 @@ def _fixes(
 
         build = fixes_of_program(situation, program, text, fault.gpus)
         apart = any(not one.of_torch for one in better.values())  # an image or a bundle, which no installer mends
-        return (*first, *build) if apart else (*build, *first)
+        return ((*first, *build) if apart else (*build, *first)) or last
     if exact and (row.slug == _CPU_FRAMEWORK or fault.vendor == "amd"):
         last = ()  # the row's own words name the builds in general, or those for CUDA
     if causes[:1] == (PACKAGE_FOR_CUDA,) and row.slug != PACKAGE_FOR_CUDA:
