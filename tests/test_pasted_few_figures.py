@@ -415,3 +415,38 @@ def test_a_driver_that_is_too_old_is_updated_whichever_gpu_it_is() -> None:
 def test_a_program_without_a_build_for_the_gpu_keeps_the_advice_of_its_message() -> None:
     text = "OSError: libcublas.so.10: cannot open shared object file\nonnxruntime-gpu-1.4.0 on a Tesla K80\n"
     assert first(text).fixes
+
+
+@pytest.mark.parametrize(
+    ("text", "system"),
+    [
+        ("CentOS 7 with an RTX 3090", "CentOS 7"),
+        ("Linuxmint 21.3 with an RTX 3090", "Linuxmint 21.3"),
+        ("The server has SLES 15 and an RTX 3090", "SLES 15"),
+        ("Pop OS 22.04, RTX 3090", "Pop OS 22.04"),
+        ("RTX 3090: it works on CentOS 7", None),
+    ],
+)
+def test_a_distribution_is_read_in_the_ways_that_people_write_it(text: str, system: str | None) -> None:
+    os = machine(text).system.os
+    assert (os.value.name if os.value and os.source.startswith("text") else None) == system
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("My FirePro W7100 is not used", ["FirePro W7100"]),
+        ("显卡 4090 报错", ["4090"]),
+        ("3090单卡 报错", ["3090"]),
+        ("An NVIDIA T1000 in a small server", ["NVIDIA T1000"]),
+        ("The T1000 of the film", []),
+    ],
+)
+def test_gpus_that_only_a_sentence_names(text: str, named: list[str]) -> None:
+    assert [gpu.name for gpu in machine(text).gpus] == named
+
+
+def test_the_log_of_a_compose_service_is_of_a_container() -> None:
+    line = "app-1  | RuntimeError: Found no NVIDIA driver on your system.\n"
+    assert machine(f"RTX 3090\n{line}").system.container.value == "docker"
+    assert not machine("RTX 3090\n| app-1  | RuntimeError |\n").system.container.value
