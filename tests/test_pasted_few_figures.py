@@ -450,3 +450,20 @@ def test_the_log_of_a_compose_service_is_of_a_container() -> None:
     line = "app-1  | RuntimeError: Found no NVIDIA driver on your system.\n"
     assert machine(f"RTX 3090\n{line}").system.container.value == "docker"
     assert not machine("RTX 3090\n| app-1  | RuntimeError |\n").system.container.value
+
+
+_NO_LIBCUDA = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
+
+
+def test_the_driver_library_that_programs_of_nix_do_not_find() -> None:
+    assert "/run/opengl-driver/lib" in advice(first(f"nix develop, RTX 3080\n{_NO_LIBCUDA}"))
+    assert "opengl-driver" not in advice(first(f"Ubuntu 22.04, RTX 3080\n{_NO_LIBCUDA}"))
+    assert "opengl-driver" not in advice(first(f"NixOS, RTX 3080, in a docker container\n{_NO_LIBCUDA}"))
+
+
+def test_a_driver_whose_packages_do_not_fit_is_not_mended_by_headers() -> None:
+    unmet = "dpkg: dependency problems prevent configuration of {}:\n {} depends on x; however:\n"
+    nvidia, amd = (first(unmet.format(one, one)) for one in ("nvidia-driver-550", "amdgpu-dkms"))
+    assert nvidia.slug == "no-driver" and "--fix-broken" in advice(nvidia)
+    assert amd.slug == "amd-dkms-kernel-mismatch" and "--fix-broken" in advice(amd) and "nvidia" not in advice(amd)
+    assert problems(unmet.format("docker-ce", "docker-ce")) == []
