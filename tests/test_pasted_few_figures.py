@@ -467,3 +467,42 @@ def test_a_driver_whose_packages_do_not_fit_is_not_mended_by_headers() -> None:
     assert nvidia.slug == "no-driver" and "--fix-broken" in advice(nvidia)
     assert amd.slug == "amd-dkms-kernel-mismatch" and "--fix-broken" in advice(amd) and "nvidia" not in advice(amd)
     assert problems(unmet.format("docker-ce", "docker-ce")) == []
+
+
+_SYMBOL = "ImportError: /v/lib/python3.10/site-packages/{}: undefined symbol: _ZNK3c106SymIntltEl\n"
+
+
+def test_the_library_of_an_extension_tells_which_package_to_install_again() -> None:
+    conv, scatter, unknown = (
+        first(_SYMBOL.format(library))
+        for library in ("causal_conv1d_cuda.cpython-310.so", "torch_scatter/_scatter_cuda.so", "some_ext.abi3.so")
+    )
+    assert "--no-build-isolation causal-conv1d" in advice(conv)
+    assert "--no-build-isolation torch-scatter" in advice(scatter)
+    assert "pip install" not in advice(unknown)
+
+
+@pytest.mark.parametrize("said", ["3xP40", "8xA100", "2*V100"])
+def test_the_number_of_gpus_may_touch_their_name(said: str) -> None:
+    assert len(machine(f"It fails on my server with {said}").gpus) >= 1
+
+
+def test_who_installs_torch_for_rocm_has_a_gpu_of_amd() -> None:
+    failed = "Torch is not able to use GPU\n"
+    wheel = "  Using cached torch-1.13.1-cp310-cp310-manylinux1_x86_64.whl (887.5 MB)\n"
+    command = "pip install torch --extra-index-url https://download.pytorch.org/whl/{}\n"
+    assert problems(command.format("rocm5.1.1") + wheel + failed)[0] == "cuda-torch-on-amd"
+    assert "cuda-torch-on-amd" not in problems(command.format("cu118") + wheel + failed)
+
+
+def test_a_container_that_was_given_the_nodes_of_amd_lacks_the_right_to_them() -> None:
+    run = "docker run -it --device=/dev/kfd --device=/dev/dri rocm/rocm-terminal\n"
+    text = f"RX 570\n{run}hsa api call failure at line 900, file: rocminfo.cc. Call returned 4104\n"
+    assert first(text).slug == "amd-device-permission"
+    assert first(text.replace(run, "")).slug != "amd-device-permission"
+
+
+def test_a_container_tool_that_reports_an_error_of_cuda_is_there() -> None:
+    error = "nvidia-container-cli: initialization error: {}\n"
+    assert first(error.format("cuda error: unknown error")).slug == "nvidia-uvm-after-suspend"
+    assert first(error.format("load library failed")).slug == "container-toolkit-missing"

@@ -19,7 +19,7 @@ _NVIDIA_NAME = late(
     r"(?:[- ]?(?:Ti|TI|ti|SUPER|Super|super|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
     rf"|{_FIGURE} (?:RTX|GTX)\b"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3}p?(?: ?\d\w{0,5})?\b(?: \(?(?:Maxwell|Pascal)\b\)?)?"
-    r"|(?:NVIDIA )?\b(?:[AHVP]100|H200?"
+    r"|(?:NVIDIA )?(?:\b|(?<=\b\d[x*\u00d7]))(?:[AHVP]100|H200?"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A16|A30|A40|A[2456]000|A[45]500|L40S?|L20|L4|T4|P40|K80"
     r"|M40|M60|V100S?)\b"
     r"|(?i:\bJetson (?:Nano|TX[12]|(?:AGX )?(?:Orin|Xavier|Thor)(?: Nano| NX)?)|\bAGX (?:Orin|Xavier|Thor)"
