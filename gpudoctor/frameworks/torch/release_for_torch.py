@@ -67,7 +67,7 @@ def named_by_its_library(situation: Situation, text: str) -> tuple[Fix, ...]:
         return ()
     stem = normalised(found["module"])
     tables = situation.matrix.tables
-    known = {row.package for row in (*tables.torch_dependents, *tables.extension_builds)}
+    known = {row.package for row in tables.torch_dependents} | {row.package for row in tables.extension_builds}
     ours = [name for name in known if stem == name or (not found["folder"] and stem.startswith(f"{name}-"))]
     name = max(ours, key=len, default=stem if found["folder"] else "")
     if not name or name == "torch":
