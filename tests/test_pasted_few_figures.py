@@ -361,3 +361,148 @@ def test_an_xid_that_names_another_one_before_it_is_told_by_that() -> None:
     line = "kernel: NVRM: Xid (PCI:0000:dc:00): 45, pid=1818990, name=python3, Ch 00000001"
     assert problems(f"{line} caused by previous Xid 149") == ["nvlink-error"]
     assert problems(line) == []
+
+
+def torch_of(text: str) -> str | None:
+    torch = machine(text).torch
+    return torch.version if torch else None
+
+
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("  Downloading torch-1.13.1-cp310-cp310-manylinux1_x86_64.whl (887.5 MB)", "1.13.1+cu117"),
+        ("Using cached https://x.org/cu124/torch-2.6.0%2Bcu124-cp311-cp311-linux_x86_64.whl", "2.6.0+cu124"),
+        ("docker run --gpus all -it pytorch/pytorch:2.6.0-cuda12.4-cudnn9-runtime python train.py", "2.6.0+cu124"),
+        (
+            "Requirement already satisfied: torch>=2.0 in ./venv/lib (from -r r.txt (line 1)) (2.6.0+cu124)",
+            "2.6.0+cu124",
+        ),
+        ("The image ships torch `2.6.0+cu124`.", "2.6.0+cu124"),
+        ("Environment: Python 3.11, PyTorch 2.6 + CUDA 12.4", "2.6.0+cu124"),
+        ("Ubuntu, torch==2.6.0, python==3.11", "2.6.0+cu124"),
+        # Near misses: not taken, not installed, another's, refused.
+        (
+            "  Downloading torch-1.13.1-cp310-cp310-linux_x86_64.whl\nERROR: Could not install packages: [Errno 28]",
+            None,
+        ),
+        ("I replaced it by torch-2.0.1-cp310-cp310-manylinux1_x86_64.whl, which is slow", None),
+        ("ERROR: torch-2.6.0+cu124-cp311-cp311-linux_x86_64.whl is not a supported wheel on this platform.", None),
+        ("FROM pytorch/pytorch:2.6.0-cuda12.4-cudnn9-devel\nRUN pip install torch==2.8.0", None),
+        ("Because vllm depends on torch==2.6.0, the resolver gave up", None),
+        ("It is fixed in torch==2.6.0", None),
+    ],
+)
+def test_the_names_of_wheels_and_images_and_the_words_of_pip_tell_which_torch_it_is(
+    line: str, version: str | None
+) -> None:
+    assert torch_of(f"RTX 5090: no kernel image is available for execution on the device\n{line}\n") == version
+
+
+def test_the_torch_of_the_package_index_on_an_amd_gpu_is_found_in_what_pip_downloaded() -> None:
+    log = (
+        "RX 6800 XT\npip install torch --extra-index-url https://download.pytorch.org/whl/rocm5.1.1\n"
+        "  Downloading torch-1.13.1-cp310-cp310-manylinux1_x86_64.whl (887.5 MB)\nTorch is not able to use GPU\n"
+    )
+    assert problems(log)[0] == "cuda-torch-on-amd"
+
+
+def test_a_driver_that_is_too_old_is_updated_whichever_gpu_it_is() -> None:
+    text = "torch.cuda.is_available() is False\ntorch 1.3.0, driver 410.48, NVIDIA GPU\n"
+    assert "418.39 or newer" in advice(first(text))
+
+
+def test_a_program_without_a_build_for_the_gpu_keeps_the_advice_of_its_message() -> None:
+    text = "OSError: libcublas.so.10: cannot open shared object file\nonnxruntime-gpu-1.4.0 on a Tesla K80\n"
+    assert first(text).fixes
+
+
+@pytest.mark.parametrize(
+    ("text", "system"),
+    [
+        ("CentOS 7 with an RTX 3090", "CentOS 7"),
+        ("Linuxmint 21.3 with an RTX 3090", "Linuxmint 21.3"),
+        ("The server has SLES 15 and an RTX 3090", "SLES 15"),
+        ("Pop OS 22.04, RTX 3090", "Pop OS 22.04"),
+        ("RTX 3090: it works on CentOS 7", None),
+    ],
+)
+def test_a_distribution_is_read_in_the_ways_that_people_write_it(text: str, system: str | None) -> None:
+    os = machine(text).system.os
+    assert (os.value.name if os.value and os.source.startswith("text") else None) == system
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("My FirePro W7100 is not used", ["FirePro W7100"]),
+        ("显卡 4090 报错", ["4090"]),
+        ("3090单卡 报错", ["3090"]),
+        ("An NVIDIA T1000 in a small server", ["NVIDIA T1000"]),
+        ("The T1000 of the film", []),
+    ],
+)
+def test_gpus_that_only_a_sentence_names(text: str, named: list[str]) -> None:
+    assert [gpu.name for gpu in machine(text).gpus] == named
+
+
+def test_the_log_of_a_compose_service_is_of_a_container() -> None:
+    line = "app-1  | RuntimeError: Found no NVIDIA driver on your system.\n"
+    assert machine(f"RTX 3090\n{line}").system.container.value == "docker"
+    assert not machine("RTX 3090\n| app-1  | RuntimeError |\n").system.container.value
+
+
+_NO_LIBCUDA = "ImportError: libcuda.so.1: cannot open shared object file: No such file or directory\n"
+
+
+def test_the_driver_library_that_programs_of_nix_do_not_find() -> None:
+    assert "/run/opengl-driver/lib" in advice(first(f"nix develop, RTX 3080\n{_NO_LIBCUDA}"))
+    assert "opengl-driver" not in advice(first(f"Ubuntu 22.04, RTX 3080\n{_NO_LIBCUDA}"))
+    assert "opengl-driver" not in advice(first(f"NixOS, RTX 3080, in a docker container\n{_NO_LIBCUDA}"))
+
+
+def test_a_driver_whose_packages_do_not_fit_is_not_mended_by_headers() -> None:
+    unmet = "dpkg: dependency problems prevent configuration of {}:\n {} depends on x; however:\n"
+    nvidia, amd = (first(unmet.format(one, one)) for one in ("nvidia-driver-550", "amdgpu-dkms"))
+    assert nvidia.slug == "no-driver" and "--fix-broken" in advice(nvidia)
+    assert amd.slug == "amd-dkms-kernel-mismatch" and "--fix-broken" in advice(amd) and "nvidia" not in advice(amd)
+    assert problems(unmet.format("docker-ce", "docker-ce")) == []
+
+
+_SYMBOL = "ImportError: /v/lib/python3.10/site-packages/{}: undefined symbol: _ZNK3c106SymIntltEl\n"
+
+
+def test_the_library_of_an_extension_tells_which_package_to_install_again() -> None:
+    conv, scatter, unknown = (
+        first(_SYMBOL.format(library))
+        for library in ("causal_conv1d_cuda.cpython-310.so", "torch_scatter/_scatter_cuda.so", "some_ext.abi3.so")
+    )
+    assert "--no-build-isolation causal-conv1d" in advice(conv)
+    assert "--no-build-isolation torch-scatter" in advice(scatter)
+    assert "pip install" not in advice(unknown)
+
+
+@pytest.mark.parametrize("said", ["3xP40", "8xA100", "2*V100"])
+def test_the_number_of_gpus_may_touch_their_name(said: str) -> None:
+    assert len(machine(f"It fails on my server with {said}").gpus) >= 1
+
+
+def test_who_installs_torch_for_rocm_has_a_gpu_of_amd() -> None:
+    failed = "Torch is not able to use GPU\n"
+    wheel = "  Using cached torch-1.13.1-cp310-cp310-manylinux1_x86_64.whl (887.5 MB)\n"
+    command = "pip install torch --extra-index-url https://download.pytorch.org/whl/{}\n"
+    assert problems(command.format("rocm5.1.1") + wheel + failed)[0] == "cuda-torch-on-amd"
+    assert "cuda-torch-on-amd" not in problems(command.format("cu118") + wheel + failed)
+
+
+def test_a_container_that_was_given_the_nodes_of_amd_lacks_the_right_to_them() -> None:
+    run = "docker run -it --device=/dev/kfd --device=/dev/dri rocm/rocm-terminal\n"
+    text = f"RX 570\n{run}hsa api call failure at line 900, file: rocminfo.cc. Call returned 4104\n"
+    assert first(text).slug == "amd-device-permission"
+    assert first(text.replace(run, "")).slug != "amd-device-permission"
+
+
+def test_a_container_tool_that_reports_an_error_of_cuda_is_there() -> None:
+    error = "nvidia-container-cli: initialization error: {}\n"
+    assert first(error.format("cuda error: unknown error")).slug == "nvidia-uvm-after-suspend"
+    assert first(error.format("load library failed")).slug == "container-toolkit-missing"

@@ -231,6 +231,9 @@ def test_a_text_is_not_about_what_its_commands_bring_along() -> None:
     [
         ("NVIDIA B200, driver 580.95.05\nonnxruntime-gpu==1.29.0\n", ["ext-built-without-gpu-arch"]),
         ("RTX 5090 with driver 580.95.05. I use onnxruntime-gpu 1.23.0.\n", ["ext-built-without-gpu-arch"]),
+        ("RTX 5090 with driver 580.95.05. I use onnxruntime-gpu 1.18.0.\n", ["ext-built-without-gpu-arch"]),
+        ("RTX 4090 with driver 580.95.05. I use onnxruntime-gpu 1.18.0.\n", []),
+        ("RTX 3060 with driver 580.95.05. I use ctranslate2 3.24.0.\n", []),
         ("NVIDIA B200, driver 580.95.05\nonnxruntime-gpu==1.28.0\n", []),
         ("RTX 3090 with driver 580.95.05. I use onnxruntime-gpu 1.23.0.\n", []),
         ("RTX 5090 with driver 580.95.05. I upgraded from onnxruntime-gpu 1.23.0.\n", []),

@@ -261,3 +261,27 @@ def test_rocminfo_that_lists_the_cpu_is_no_program_that_computes() -> None:
     assert problems(f"rocminfo lists only the CPU.\n{skipped}") == ["amd-pcie-atomics"]
     assert problems("My RX 6800: rocminfo lists only the CPU.") == ["amd-kernel-or-runtime-too-old"]
     assert problems("My RX 6800: rocminfo lists the CPU and the GPU.") == []
+
+
+_SM_120 = (
+    "NVIDIA GeForce RTX 5070 Ti with CUDA capability sm_120 is not compatible with the current PyTorch installation."
+)
+
+
+@pytest.mark.parametrize(
+    ("said", "brings_vllm"),
+    [
+        ("[Bug]: vllm v0.10.0 does not start", True),
+        ("VLLM version: 0.9.2.dev226+g9a3b88328", True),
+        ("[Bug]: ComfyUI does not start", False),
+    ],
+)
+def test_a_text_about_a_program_that_pins_its_torch_gets_both(said: str, brings_vllm: bool) -> None:
+    found = next(one for one in judgement(f"{said}\n{_SM_120}\n").findings if one.slug == "torch-no-arch-for-gpu")
+    named = [getattr(remedy, "name", "") for remedy in found.fixes[0].remedies]
+    assert ("vllm" in named) is brings_vllm
+
+
+def test_where_no_driver_is_told_a_program_comes_for_the_cuda_that_most_drivers_run() -> None:
+    found = next(iter(judgement(f"vllm 0.6.3 on an RTX 5080\n{_SM_120.replace('5070 Ti', '5080')}\n").findings))
+    assert "CUDA 12" in found.fixes[0].title

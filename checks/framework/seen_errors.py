@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
+_COMPILED = "extension-abi"
 _EXTENSION, _NO_DRIVER = "ext-built-without-gpu-arch", "no-driver"
 _BLAS = "hipblaslt-unsupported-arch"
 _LOOK_AT_THE_DRIVER = by_hand(
@@ -257,12 +258,16 @@ def _fixes(
         last = worthwhile(situation, situation.usable, last)
     open_vendor = row.slug == _CPU_FRAMEWORK and fault.vendor is None
     exact = () if open_vendor else fixes_of_framework(situation, row, text, fault.gpus)
+    if row.slug == _COMPILED and causes[:1] == (_COMPILED,) and not exact:
+        from gpudoctor.frameworks.torch.release_for_torch import named_by_its_library
+
+        exact = named_by_its_library(situation, text)
     if program:
         from gpudoctor.frameworks.named_program import fixes_of_program
 
         build = fixes_of_program(situation, program, text, fault.gpus)
         apart = any(not one.of_torch for one in better.values())  # an image or a bundle, which no installer mends
-        return (*first, *build) if apart else (*build, *first)
+        return ((*first, *build) if apart else (*build, *first)) or last
     if exact and (row.slug == _CPU_FRAMEWORK or fault.vendor == "amd"):
         last = ()  # the row's own words name the builds in general, or those for CUDA
     if causes[:1] == (PACKAGE_FOR_CUDA,) and row.slug != PACKAGE_FOR_CUDA:
@@ -344,7 +349,10 @@ def _show(variables: Iterable[str]) -> Fix:
 def _is_message(situation: Situation, row: ErrorPattern, circumstance: ToldCircumstance, said: Told) -> bool:
     """Whether a complaint is the line of a message itself, whose row knows more, and not told beside its words."""
     pasted = situation.machine.pasted
-    if not circumstance.alone or pasted is None or said.line not in pasted.error_lines:
+    if not circumstance.alone or pasted is None:
+        return False
+    again = circumstance.any_program and re.search(row.pattern, said.text)  # the message is there twice
+    if said.line not in pasted.error_lines and not again:
         return False
     told = re.search(circumstance.pattern, said.text.lower(), re.ASCII)
     if told and not any(told.start() < end and start < told.end() for start, end in _quoted(situation, row, said)):

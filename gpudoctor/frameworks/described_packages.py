@@ -92,7 +92,9 @@ def _by_its_build(situation: Situation) -> Iterator[Finding]:
             continue
         fixes = installs(situation, one, lacking) if nvidia else ()
         weight: Severity = "error" if len(lacking) == len(gpus) else "warning"
-        yield _without_code(package, one.title, one.build, lacking, weight, fixes)
+        yield _without_code(
+            package, one.title, one.build, lacking, weight, fixes, _cuda_for(situation, one.build, lacking)
+        )
 
 
 def _with_torch(situation: Situation) -> Iterator[Finding]:
@@ -117,17 +119,28 @@ def _with_torch(situation: Situation) -> Iterator[Finding]:
 
 
 def _lacks(situation: Situation, build: FrameworkBuild, package: Distribution, gpu: Gpu) -> bool:
-    """Whether that release of a build has no code for a GPU. A release that came after the matrix may have code for
-    more GPUs than the one that was read; for a GPU that is older than all of these it has none either."""
-    from gpudoctor.frameworks.gpu_builds import supports
+    """Whether that release of a build has no code for a GPU, or its CUDA none. A release that came after the matrix
+    may have code for more GPUs than the one that was read; for a GPU that is older than all of these it has none
+    either."""
+    from gpudoctor.frameworks.gpu_builds import older_than_the_gpu, supports
 
     if supports(situation, build, gpu):
-        return False
+        return older_than_the_gpu(situation, build, gpu)
     if build.newest is None or figures(package.version) <= figures(build.newest):
         return True
     had = [own for own in map(capability, (*build.archs, build.least)) if own]
     own = capability(gpu.arch.value)
     return own is not None and bool(had) and own < min(had)
+
+
+def _cuda_for(situation: Situation, build: FrameworkBuild, gpus: tuple[Gpu, ...]) -> str:
+    """The first CUDA with libraries for GPUs that a build's own code may run on; "" where that code does not."""
+    from gpudoctor.frameworks.gpu_builds import supports
+
+    if not all(supports(situation, build, gpu) for gpu in gpus):
+        return ""
+    known = (situation.matrix.gpus.capability(gpu.arch.value or "") for gpu in gpus)
+    return max((one.first_cuda for one in known if one), key=figures, default="")
 
 
 def _without_code(
@@ -137,15 +150,19 @@ def _without_code(
     lacking: tuple[Gpu, ...],
     severity: Severity,
     fixes: tuple[Fix, ...] = (),
+    first_cuda: str = "",
 ) -> Finding:
+    """`first_cuda`: the one with libraries for these GPUs, where the build itself may have code for them."""
     code = (*build.archs, *build.ptx)
+    named = f"{package.name} {package.version}"
+    own = not first_cuda
+    no_code = f"{named} has no code" if own else f"{named} uses CUDA {build.cuda}, whose libraries have no code"
     return finding(
         severity,
         lacking,
-        message=f"{package.name} {package.version} has no code for {gpu_names(lacking)}: {title} cannot compute on "
-        "it.",
-        saw=arch_list(code) if code else f"{build.least} and newer",
-        want=arch_list(archs_of(lacking)),
+        message=f"{no_code} for {gpu_names(lacking)}: {title} cannot compute on it.",
+        saw=(arch_list(code) if code else f"{build.least} and newer") if own else f"CUDA {build.cuda}",
+        want=arch_list(archs_of(lacking)) if own else f"CUDA {first_cuda} or newer",
         confidence="likely",
         evidence=(Evidence.of_version(package),),
         fixes=fixes or (on_another_gpu(title, lacking),),

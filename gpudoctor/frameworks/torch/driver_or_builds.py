@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gpudoctor.finding import Fix, ReplaceTorch
+from gpudoctor.finding import Fix, ReplaceTorch, by_hand
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.matrix.versions import figures
 from gpudoctor.situation import Situation
@@ -20,10 +20,20 @@ def driver_or_builds(situation: Situation, floor: str, builds: tuple[Fix, ...]) 
     """A newer driver, and builds that run on the present one; first comes what can be done from here."""
     driver = _driver_fix(situation, floor)
     if driver is None:
-        return builds or better_torch(situation)
+        unnamed = floor and any(gpu.arch.value is None for gpu in situation.usable_of("nvidia"))
+        return builds or ((_at_least(floor),) if unnamed else better_torch(situation))
     # A container, or a guest with a vGPU, cannot choose its driver.
     drivers_are_the_hosts = situation.in_container or any(map(is_vgpu, situation.usable_of("nvidia")))
     return (*builds, driver) if drivers_are_the_hosts else (driver, *builds)
+
+
+def _at_least(floor: str) -> Fix:
+    """The driver for a GPU that nobody named, and so one that may need an older branch than the newest."""
+    text = (
+        f"Install NVIDIA driver {floor} or newer, and no newer one than names the GPU in its list of supported "
+        "products (`nvidia-smi -L` names the GPU); then reboot."
+    )
+    return by_hand(f"Update the NVIDIA driver to {floor} or newer", text, "reboot")
 
 
 def _driver_fix(situation: Situation, floor: str) -> Fix | None:

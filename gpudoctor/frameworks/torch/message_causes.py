@@ -115,6 +115,7 @@ def by_place(
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
     if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
         causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
+        first += (NO_RIGHTS,) * (vendor == "amd")
     elif situation.in_container:
         first += (NO_GPU_GIVEN, _NO_TOOLKIT, _NO_UVM, NO_RIGHTS)
     if in_wsl:

@@ -77,7 +77,14 @@ _OPEN_MODULES = by_hand(
     "nvidia-open; NVIDIA's installer: `--kernel-module-type=open`. Then reboot. If `modinfo -F license nvidia` "
     "names MIT, they are installed: read `sudo dmesg | grep -i nvrm`.",
 )
+_RIGHTS_OF_AMD = by_hand(
+    "Give the user the right to AMD's nodes",
+    "`sudo usermod -aG render,video $USER`, then log in again. A container has groups of its own: start it with "
+    "`--group-add $(stat -c %g /dev/kfd) --group-add $(stat -c %g /dev/dri/renderD128)`, rootless podman with "
+    "`--group-add keep-groups`.",
+)
 _GIVEN = {
+    "amd-device-permission": _RIGHTS_OF_AMD,
     BUSY: _END_OTHERS,
     NO_GPU_GIVEN: _GIVE_GPUS,
     "nvidia-uvm-missing": _GIVE_UVM,

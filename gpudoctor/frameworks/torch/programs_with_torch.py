@@ -22,14 +22,25 @@ def with_the_program(
     the GPUs on this driver, or on another `driver`; else the newest release that does, with its torch."""
     choices, _ = candidates(situation, gpus, driver=driver)
     for row in situation.matrix.tables.frameworks_on_torch:
-        package = situation.machine.installed(row.packages[0]) if row.chooses_torch and gpus else None
-        # A wheel for another CUDA, or one that was built here, says nothing of the torch beside it.
-        if package is None or local_version(package.version) or package.direct_url:
+        package = _present(situation, row) if row.chooses_torch and gpus else None
+        if package is None:
             continue
         for release, cuda in _releases(situation, row, package, gpus):
             if choice := _its_torch(situation, Distribution(package.name, release), cuda, choices):
                 yield _together(fix_by(situation, choice, keep), row, package, release)
                 break
+
+
+def _present(situation: Situation, row: Framework) -> Distribution | None:
+    """The program as it is installed; of a text that is about it, and tells a nightly or nothing of its release, its
+    name alone. A wheel for another CUDA, or one that was built here, says nothing of the torch beside it."""
+    package, pasted = situation.machine.installed(row.packages[0]), situation.machine.pasted
+    untold = ".dev" in package.version if package else pasted is not None and pasted.about == row.framework
+    if pasted is not None and untold:
+        return Distribution(name=row.packages[0], version="")
+    if package is None:
+        return None
+    return None if local_version(package.version) or package.direct_url else package
 
 
 def _releases(
@@ -42,7 +53,7 @@ def _releases(
         for build in builds_for(situation, row.framework, gpus)
         if build.install and build.cuda and all(supports(situation, build, gpu) for gpu in gpus)
     ]
-    for build in serving:
+    for build in serving if package.version else ():
         if build.version is None or package_matches(build.version, package.version):
             yield package.version, build.cuda or ""
     for build in serving:
@@ -67,6 +78,9 @@ def _its_torch(situation: Situation, package: Distribution, cuda: str, choices: 
 def _together(fix: Fix, row: Framework, package: Distribution, release: str) -> Fix:
     if release == package.version:
         return fix
-    why = f"{row.title} {package.version} has no build for the GPUs and the driver here"
-    new = ReplacePackage(package.name, f"=={release}", why=why)
-    return Fix(f"{fix.title}, and {row.title} {package.version} by {release}", (*fix.remedies, new))
+    if not package.version:
+        why, title = f"{row.title} runs with the torch that it pins alone", f"{fix.title} with {row.title} {release}"
+    else:
+        why = f"{row.title} {package.version} has no build for the GPUs and the driver here"
+        title = f"{fix.title}, and {row.title} {package.version} by {release}"
+    return Fix(title, (*fix.remedies, ReplacePackage(package.name, f"=={release}", why=why)))

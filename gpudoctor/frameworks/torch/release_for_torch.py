@@ -9,13 +9,14 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
-from gpudoctor.dependencies import parsed
+from gpudoctor.dependencies import normalised, parsed
 from gpudoctor.finding import Fix, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch.agreed_release import agreed_torch, torch_of
 from gpudoctor.frameworks.torch.compiled_packages import cuda_needed
 from gpudoctor.frameworks.torch.installed_build import gpus_meant
 from gpudoctor.frameworks.torch.nvidia_wheels import of_cuda
 from gpudoctor.frameworks.torch.programs_with_torch import with_the_program
+from gpudoctor.late_regex import late
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.rows.packages import TorchDependent
 from gpudoctor.matrix.torch_builds import cuda_of
@@ -50,6 +51,35 @@ def for_this_torch(situation: Situation, torch: Torch, name: str, wanted: str) -
         )
         fixes.append(by_hand("Use the torch that it was built for", other, "replaces"))
     return (*agreed, *fixes)
+
+
+_LIBRARY = late(
+    r"(?:site|dist)-packages/(?P<module>[A-Za-z]\w{2,40}?)(?P<folder>/)?(?:\.(?:cpython|abi3)[\w.-]*\.so|(?<=/))"
+)
+"""The library of an extension in the folder of its package, or beside such folders."""
+
+
+def named_by_its_library(situation: Situation, text: str) -> tuple[Fix, ...]:
+    """How the package whose library a message names is installed again for the torch here; none if the library does
+    not tell its package."""
+    found = _LIBRARY.search(text)
+    if found is None:
+        return ()
+    stem = normalised(found["module"])
+    tables = situation.matrix.tables
+    known = {row.package for row in tables.torch_dependents} | {row.package for row in tables.extension_builds}
+    ours = [name for name in known if stem == name or (not found["folder"] and stem.startswith(f"{name}-"))]
+    name = max(ours, key=len, default=stem if found["folder"] else "")
+    if not name or name == "torch":
+        return ()
+    torch = situation.torch
+    wheels = tuple(published_wheel(situation, torch, name)) if torch else ()
+    again = f"pip install --force-reinstall --no-deps --no-cache-dir --no-build-isolation {name}"
+    text = (
+        f"Install {name} again, so that it is compiled for the torch that is here (if it came from a folder or a "
+        f"repository, with that in the place of its name):\n{again}"
+    )
+    return (*wheels, by_hand(f"Install {name} again for this torch", text, "replaces"))
 
 
 def published_wheel(situation: Situation, torch: Torch, name: str) -> Iterator[Fix]:

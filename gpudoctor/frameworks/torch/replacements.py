@@ -56,7 +56,9 @@ def replacements(situation: Situation, gpus: tuple[Gpu, ...], *, keep: Torch | N
             return native  # an index has a wheel for this very board
         return special or native or (_nothing(situation.matrix, gpus),)
     offered = _with_limits(situation, gpus, keep, nearest(situation, choices, keep), rejected)
-    program = [*with_the_program(situation, gpus, keep)]
+    modest = _modest_driver(situation, gpus)
+    program = [*with_the_program(situation, gpus, keep, driver=modest)] if modest else []
+    program = program or [*with_the_program(situation, gpus, keep)]
     ours = [*program, *(fix_by(situation, choice, keep) for choice in offered)]
     ours += [] if program else _the_program_after_the_driver(situation, gpus, keep)
     if not special and not ours:

@@ -69,6 +69,9 @@ def assumed_gpu(facts: Facts, *, rocm: bool) -> tuple[tuple[NamedGpu, Identity],
     no_driver = not facts.gpus and any("Found no NVIDIA driver" in line.text for line in facts.errors)
     amd_lines += [one.line for one in facts.said if one.what in ("no node /dev/kfd", "node /dev/kfd")]
     amd_lines += [one.line for one in facts.said if one.what == "for amd" and (no_driver or one.by == "tool")]
+    indexes = [one for one in facts.said if one.what == "torch index"] if facts.errors else []
+    if all(one.value.startswith("rocm") for one in indexes):  # who wanted torch for ROCm, and got another or none
+        amd_lines += [one.line for one in indexes]
     if rocm and not nvidia:
         amd_lines.append(next((one.line for one in facts.said if one.what.startswith("torch")), 1))
     if bool(amd_lines) == bool(nvidia):

@@ -21,8 +21,12 @@ _IN_YAML = late(rf"\s{{4,16}}- (?P<name>{_NAME})==(?P<version>{_VERSION})$")
 _FROM_WHEEL = late(rf"\s{{0,8}}(?P<name>{_NAME}) @ \S*?/[\w.]{{1,60}}?-(?P<version>\d[\w.%+!]{{0,60}}?)-(?:cp|py)\d")
 _IN_TREE = late(rf"[\s│├└─]{{2,40}}(?P<name>{_NAME})(?:\[[\w,-]{{1,60}}\])? v(?P<version>{_VERSION})(?: \(.*)?$")
 _KEPT = late(rf"(?:(?P<name>{_NAME}) (?P<version>{_VERSION}) (?:has requirement|requires) .{{1,200}})?but you have ")
+_SATISFIED = late(
+    rf"Requirement already satisfied: (?P<name>{_NAME})\S{{0,80}}(?: in \S{{1,200}})? (?:\(from .{{1,200}}?\) )?"
+    rf"\((?P<version>{_VERSION})\)$"
+)
 _HAVE = late(rf"\bbut you have (?P<name>{_NAME}) (?P<version>{_VERSION})")
-"""What pip says of packages that do not fit together."""
+"""What pip says of packages that are there, or do not fit together."""
 _ENTRY = late(rf"\"name\": ?\"(?P<name>{_NAME})\", ?\"version\": ?\"(?P<version>{_VERSION})\"")
 _ENTRY_NAME = late(rf"\s{{0,16}}\"?[Nn]ame\"?\s?[:=]\s{{1,8}}\"?(?P<name>{_NAME})\"?,?$")
 _ENTRY_VERSION = late(rf"\s{{0,16}}\"?[Vv]ersion\"?\s?[:=]\s{{1,8}}\"?(?P<version>{_VERSION})\"?,?$")
@@ -68,6 +72,20 @@ _NOT_INSTALLED = late(r"ERROR: No matching distribution found for torch|No solut
 _ASKED_TORCH = late(
     r"\btorch={2,3}(?P<version>\d{1,2}\.\d{1,3}\.\d{1,3})(?P<build>\+(?:cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu))?(?![\w.+])"
 )
+_TORCH_WHEEL = late(
+    r"(?<![\w-])torch-(?P<version>\d\.\d{1,2}\.\d{1,2}(?:(?:\+|%2B)[\w.]{2,30}?)?)-(?:cp|py)3(?P<python>\d{0,2})-\S{3,80}\.whl"
+)
+_TAKES_WHEEL = late(r"\s{0,8}(?:Downloading|Using cached|Processing) \S")
+_TORCH_IMAGE = late(
+    r"(?<![\w./-])(?:docker\.io/)?pytorch/pytorch:(?P<version>\d\.\d{1,2}\.\d{1,2})-cuda(?P<cuda>\d{1,2}\.\d)-"
+)
+"""What the name of a file or of an image says of the torch that it holds."""
+_REFUSED_WHEEL = late(r"(?i)not a supported wheel|skipping link|\berror\b|no such file|404|\binstead\b|\bworks?\b")
+_FAILED_INSTALL = late(
+    r"ERROR: (?:Could not install|No matching|Cannot install|ResolutionImpossible|Operation cancelled|Exception)"
+    r"|No space left on device|^MemoryError|^Killed\b"
+)
+"""The end of a command of pip that left nothing behind."""
 _LONGEST_LINE = 300
 """Characters of a line in which a person names several packages."""
 _NEAR = 3
@@ -86,7 +104,7 @@ _ADVISED = late(r"(?i)\b(?:try|should|could|can|please|recommend\w*|suggest\w*|i
 
 def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
     """Every package of a list, with its version."""
-    listing, quoted, from_index = False, False, list[Statement]()
+    listing, quoted, from_index, files = False, False, list[Statement](), list[Statement]()
     entry, named_at = "", 0
     for place, (number, printed) in enumerate(lines):
         if not printed:
@@ -112,6 +130,10 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
         if from_index and _NOT_INSTALLED.search(text):
             failed = from_index[-1].line
             from_index = [said for said in from_index if said.line != failed]
+        if "torch" in text:
+            files += _in_a_name(text, number)
+        if files and _FAILED_INSTALL.search(text):
+            files = [said for said in files if said.what != "torch wheel"]
         if "Successfully" in text and (installed := _INSTALLED.search(text)):
             for one in installed["all"].split():
                 name, dash, version = one.rpartition("-")
@@ -130,7 +152,22 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
             listing = True
         elif not _read_row(number, text, facts, listed=listing):
             listing = listing and bool(re.match(r"[\s#─_-]", text))
-    facts.said.extend(from_index)
+    facts.said.extend((*from_index, *files))
+
+
+def _in_a_name(text: str, number: int) -> Iterator[Statement]:
+    """The torch of a wheel that pip takes, with its Python, and that of an image."""
+    if _ADVISED.search(text) or _REFUSED_WHEEL.search(text):
+        return
+    of_pip = ".whl" in text and (_TAKES_WHEEL.match(text) is not None or _is_command(text))
+    if of_pip and (wheel := _TORCH_WHEEL.search(text)):
+        yield Statement("torch wheel", wheel["version"].replace("%2B", "+"), number, "shell")
+        if wheel["python"]:
+            yield Statement("python", f"3.{wheel['python']}", number, "shell")
+    if "pytorch/pytorch:" in text and (image := _TORCH_IMAGE.search(text)):
+        build = f"cu{image['cuda'].replace('.', '')}"
+        yield Statement("torch image", f"{image['version']}+{build}", number, "shell")
+        yield Statement("container", "docker", number, "shell")
 
 
 def read_said_versions(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
@@ -217,6 +254,8 @@ def _read_told(number: int, text: str, facts: Facts) -> bool:
         found = [leaf]
     elif "but you have " in text:
         found = [one for pattern in (_KEPT, _HAVE) if (one := pattern.search(text)) and one["name"]]
+    elif "already satisfied" in text and (there := _SATISFIED.search(text)):
+        found = [there]
     elif '"version"' in text:
         found = [one for one in _ENTRY.finditer(text) if _KNOWN.match(one["name"])]
     elif "- " in text and (listed := _IN_YAML.match(text)):

@@ -30,8 +30,8 @@ _GGML_HEAD = late(r"found \d{1,2} (?P<kind>ROCm|CUDA) devices")
 _MOST_DEVICES = 20
 """Lines below that head which are about its devices."""
 _TORCH = late(
-    r"(?:pytorch version|[Tt]orch|torch):?\s{1,3}(?P<version>\d\.\d{1,2}\.\d{1,2}(?:[\w.]{0,20})"
-    r"(?:\+[\w.]{2,40})?)(?![\w.])"
+    r"(?:pytorch version|[Tt]orch)(?::?\s{1,3}|={2,3}(?=\d))[`*'\"]{0,2}"
+    r"(?P<version>\d\.\d{1,2}\.\d{1,2}(?:[\w.]{0,20})(?:\+[\w.]{2,40})?)(?![\w.])"
 )
 _WITH_BUILD = late(
     r"(?i)\b(?:py)?torch(?:[ =]{1,3}|(?: in (?:my|the|this|our) \w{1,20})? is (?:still |at )?)"
@@ -50,7 +50,7 @@ _SDNEXT = late(r".{0,40}INFO\s{1,8}Torch: torch==(?P<version>\d\S{2,40})")
 _NOT_INSTALLED = late(
     r"(?i)used to build|\[conda\]|pip (?!list|show|freeze)|install(?!ed\b)|requires?|needs?|upgrade|downgrad"
     r"|built (?:for|with)|compiled|compatible|>=|<|nightly build|from|works|before|after|tried|not yet|\(you have"
-    r"|previously|used to|\bhad\b"
+    r"|previously|used to|\bhad\b|depends|because|fix(?:ed|es)|solved|conflict"
 )
 """Words of a sentence about a torch that need not be the present one."""
 _FEW_WORDS = 3
@@ -226,7 +226,8 @@ def _torch(number: int, text: str, facts: Facts) -> None:
     elif plain := _PROSE_PACKAGE.match(text):
         facts.say("torch", plain["version"], number, "list")
     elif (found := _TORCH.search(text)) and not _NOT_INSTALLED.search(sentence_around(text, found)):
-        in_sentence = ":" not in found[0] and len(text[: found.start()].split()) >= _FEW_WORDS
+        few = len(text[: found.start()].split()) < _FEW_WORDS
+        in_sentence = "==" in found[0] or (":" not in found[0] and not few)
         if beside := _CUDA_BESIDE.match(text, found.end()):
             facts.say("torch cuda", beside["cuda"], number, "prose")
         facts.say("torch", found["version"].rstrip("."), number, "prose" if in_sentence else "program")

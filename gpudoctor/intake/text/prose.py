@@ -19,13 +19,13 @@ _NVIDIA_NAME = late(
     r"(?:[- ]?(?:Ti|TI|ti|SUPER|Super|super|Ada|Blackwell|D|Max-Q|Laptop GPU|Mobile|Laptop)\b){0,3}"
     rf"|{_FIGURE} (?:RTX|GTX)\b"
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3}p?(?: ?\d\w{0,5})?\b(?: \(?(?:Maxwell|Pascal)\b\)?)?"
-    r"|(?:NVIDIA )?\b(?:[AHVP]100|H200?"
-    r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A16|A30|A40|A[2456]000|A[45]500|L40S?|L4|T4|P40|K80|M40"
-    r"|M60|V100S?)\b"
+    r"|(?:NVIDIA )?(?:\b|(?<=\b\d[x*\u00d7]))(?:[AHVP]100|H200?"
+    r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A16|A30|A40|A[2456]000|A[45]500|L40S?|L20|L4|T4|P40|K80"
+    r"|M40|M60|V100S?)\b"
     r"|(?i:\bJetson (?:Nano|TX[12]|(?:AGX )?(?:Orin|Xavier|Thor)(?: Nano| NX)?)|\bAGX (?:Orin|Xavier|Thor)"
     r"|\b(?:Orin|Xavier) (?:Nano|NX))\b|\bJetson \w{2,6}\b"
     r"|(?:NVIDIA )?(?:[Gg]e[Ff]orce )?\b(?:MX ?[1-5]\d0|[89][1-9]0MX?)\b"
-    r"|(?i:\bPRO [2-6][05]00 Blackwell\b)"
+    r"|(?i:\bPRO [2-6][05]00 Blackwell\b)|\bNVIDIA T(?:[46]00|[125]?000|550)\b"
     rf"|(?i:(?<![\d.,/])\b{_FIGURE} ?(?:Ti|SUPER)\b)"
     rf"|(?i:(?:(?<=\bnvidia )|(?<=\bgeforce )){_FIGURE}m?\b)"
     rf"|(?i:(?:(?<=\bmy )|(?<=\bthe )|(?<=\bgpu )|(?<=\bnew )){_FIGURE}\b"
@@ -33,13 +33,15 @@ _NVIDIA_NAME = late(
     r"|(?i:(?:(?!10)(?<=\ba )|(?!1|205)(?:(?<=\()|(?<=\bwith )|(?<!listening on )(?<=\bon )|(?<=\busing )"
     rf"|(?<=\bgpu: )|(?<=\bdual )|(?<=\bsingle )|(?<=\dx)|(?<=\dx ))){_FIGURE}s?"
     r"(?=[.,;:!?)]|$| (?:and|but|with|in|it|so|laptop|mobile|\(?\d{1,2} ?gb)\b))"
-    rf"|(?<![A-Za-z0-9_.,/]){_FIGURE}(?=显卡| ?(?:GPU|gpu|graphics card|card|issue|problem|support)\b)"
+    rf"|(?:(?<=显卡)|(?<=显卡 )|(?<=显卡\uff1a)|(?<=显卡:)|(?<=显卡是)){_FIGURE}\b"
+    rf"|(?<![A-Za-z0-9_.,/]){_FIGURE}(?=显卡|[单双]卡| ?(?:GPU|gpu|graphics card|card|issue|problem|support)\b)"
 )
 _AMD_NAME = late(
     r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX[ -]?\d{3,4}\w?(?:[ -]?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "
     r"|AI PRO )?(?:VII|\d{3}M|80[456]0S|8050S|8060S|R?\w?\d{4}(?: ?(?:XTX?|GRE)|\w)?)\b|(?:AMD )?"
     r"(?:Instinct )?\b(?i:MI)\d{2,3}[A-Za-z]?\b"
     r"|(?i:(?:\b|(?<=\b\dx))(?:[5-7][3-9][05]0|90[67]0) ?(?:XTX?|GRE)\b)"
+    r"|\bFirePro [WSDV]\d{4}\w?\b"
     r"|(?<![\w./-])(?i:pro )?(?:[Ww][5-7][3-9]00[DX]?|[Vv](?:620|710)|R9[67]00D?)\b"
     r"|(?:AMD )?(?:Radeon )?(?:RX )?\bVega ?(?:56|64)\b"
     r"|\b[57][5-9]00G\b|\bStrix (?:Halo|Point)\b"
@@ -78,8 +80,9 @@ _KERNEL = late(
 _OS = late(
     r"(?i)(?<![\w./:@-])"
     r"(?P<os>NixOS(?=-(?:rebuild|version)\b)|Bazzite(?=-(?:nvidia|dx|deck|gnome)\b)"
-    r"|(?:Ubuntu|Debian|Fedora|Linux Mint|Pop!_OS|openSUSE Leap|Rocky(?: Linux)?|AlmaLinux|RHEL"
-    r"|Nobara|Zorin OS) ?\d{1,2}(?:\.\d{1,2}){0,2}(?: LTS)?(?![\w.]*\d|-\d)"
+    r"|(?:Ubuntu|Debian|Fedora|Linux ?Mint|Pop!?[_ ]OS|openSUSE Leap|CentOS(?: Linux)?|SLES|RHEL"
+    r"|Rocky(?: Linux)?|AlmaLinux|Nobara|Zorin OS|Amazon Linux|Oracle Linux)"
+    r" ?\d{1,2}(?:\.\d{1,2}){0,2}(?: LTS)?(?![\w.]*\d|-\d)"
     r"|(?:(?:Arch|Garuda|Void|Rocky) Linux|Archlinux|CachyOS|Manjaro|EndeavourOS|NixOS|Bazzite|Gentoo"
     r"|(?:openSUSE )?Tumbleweed|Ubuntu|Fedora|Debian|AlmaLinux)"
     r"(?! ?\d| (?:wiki|forums?|news|package|repo)|[\w/.@-]*\w))"
@@ -111,7 +114,7 @@ _WORKS = late(r"(?i)\bworks?\b")
 """The same in the words between two commas: "everything else works" is of no driver."""
 _PYTHON_FOLDER = late(r"(?:/lib(?:64)?/python|\\Python)(?P<major>3)\.?(?P<minor>\d{1,2})[/\\]")
 _PYTHON = late(
-    r"(?<![\w./-])[Pp]ython(?: version)?[ :=]{1,3}v?3\.(?P<minor>\d{1,2})(?:\.\d{1,2})?"
+    r"(?<![\w./-])(?:[Pp]ython(?: version)?[ :=]{0,3}v?|--python[ =]|py)3\.(?P<minor>\d{1,2})(?:\.\d{1,2})?"
     r"(?![\w+]|\.\d|,? (?:\(you have|or |and (?:newer|later|above|up))| to )"
 )
 _FOR_AMD = late(

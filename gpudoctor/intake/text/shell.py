@@ -68,13 +68,15 @@ _JOB = late(
 """Commands and options of Slurm, and the options of other batch systems."""
 _ASKS_FOR_GPUS = late(r"--gres\b|--gpus|--tres\b|--exclusive|(?:^|\s)-G\b|\b[nv]?gpus?[=:]\d|(?:^|\s)-gpu\b|-l gpu")
 _IN_CONTAINER = late(
-    r"(?i)(?:^|\s)(?:inside|in|within|using|with|on) (?:an? |the |my )?(?:(?:root(?:less|ful)|(?:un)?privileged) )?"
+    r"(?i)(?:^|\s)(?:inside|in|within|using|with|on) (?:an? |the |my )?"
+    r"(?:(?:root(?:less|ful)|(?:un)?privileged|proxmox) )?"
     r"(?P<kind>docker(?! desktop)|podman|kubernetes|k8s|apptainer|singularity|lxc)\b(?: container| image)?"
     r"|\b(?:inside (?:a|the|my)|(?:run|runs|ran|running|execute|start)\b[^.;!?]{0,60}\bin (?:a|the|my)) container\b"
     r"|root@[0-9a-f]{12}:"
     r"|(?P<pod>\bkubectl (?:logs|exec)\b|Starting NVIDIA Device Plugin|\b(?:in|inside|run) (?:an?|the|my) pods?\b"
     r"|\b(?:kubernetes|k8s|k0s|k3s|rke2?|microk8s) (?:\w{1,12} )?v?1\.\d)|\bdocker[- ]compose\b|\bdocker exec\b"
-    r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d|^(?P<head>docker|podman|lxc|lxd|incus) (?:ct|container)\b"
+    r"|^\S{0,80}(?:docker-)?entrypoint\.sh: line \d|^[\w.-]{1,60}[-_]\d{1,2} {1,30}\| "
+    r"|^(?P<head>docker|podman|lxc|lxd|incus) (?:ct|container)\b"
     r"|\b(?:in|inside|on|using) (?:an? |the |my )?(?P<box>distrobox)\b"
     r"|^\s{2,12}image: ['\"]?[\w.-]{1,40}/[\w./-]{1,80}(?::[\w.-]{1,60})?['\"]?\s*$"
 )
@@ -82,6 +84,7 @@ _KINDS_OF_CONTAINER = {"k8s": "kubernetes", "lxd": "lxc", "incus": "lxc"}
 _CONTAINER_SIGNS = (
     "docker", "root@", "podman", "container", "distrobox", "kube", "k8s", "apptainer", "singularity", "lxc",
     "device plugin", " pod", "k0s", "k3s", "rke", "entrypoint.sh", " image: ",
+    "  | ",
 )  # fmt: skip
 _NODE = late(
     r"(?<![\w-])c(?P<mode>[rwxsStT-]{9})(?P<more>\+?)[.@]?\s+\d{1,4}\s+(?P<owner>\S{1,40})\s+(?P<group>\S{1,40})\s+\d{1,4},"
@@ -123,8 +126,8 @@ _FOR_HIP = late(r"\s{0,8}HIP_PLATFORM\s{0,8}[:=] ?amd$")
 """Of hipconfig."""
 _OF_THE_DRAWING = late(r" (?:x86_64|aarch64)\b.*|\s{2,}.*")
 _PYTHON = late(
-    r"(?:\s{0,8}(?:Using )?|.{0,30}INFO\s{1,8})Python(?: |: version=)(?P<version>3\.\d{1,2})\.\d{1,2}\S{0,12}"
-    r"(?:$| \(| on Linux| \|| environment at| platform=)"
+    r"(?:\s{0,8}(?:Using (?:C)?)?|.{0,30}INFO\s{1,8})Python(?: |: version=)(?P<version>3\.\d{1,2})\.\d{1,2}\S{0,12}"
+    r"(?:$| \(| on Linux| \|| (?:environment|interpreter) at| platform=)"
     r"|.{0,60}\bPython-(?P<tool>3\.\d{1,2})\.\d{1,2}\S{0,8} torch-"
     r"|.{0,60}• {1,2}python: (?P<page>3\.\d{1,2})\.\d{1,2}"
 )

@@ -35,7 +35,8 @@ def pasted_torch(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Torch 
     if version is None:
         version = conda
     if version is None:
-        version = _asked_before_it_answered(facts) or _named_beside_a_failure(facts, machine, matrix)
+        version = _asked_before_it_answered(facts) or _in_a_name(facts)
+        version = version or _named_beside_a_failure(facts, machine, matrix)
     if version is None:
         return _of_unknown_version(facts, machine) or _of_index(facts, machine, matrix) or (None, ())
     torch, assumed = _torch(version, facts, machine, matrix, conda=conda is not None and conda.value == version.value)
@@ -50,6 +51,12 @@ def _asked_before_it_answered(facts: Facts) -> Statement | None:
     asked, answered = decided(facts, "torch asked"), decided(facts, "available")
     of_index = decided(facts, "torch index")
     return asked if asked and answered and not of_index and asked.line < answered.line else None
+
+
+def _in_a_name(facts: Facts) -> Statement | None:
+    """The torch of the wheel that was downloaded; else that of the image, if no command asks for another."""
+    another = decided(facts, "torch asked") or decided(facts, "torch index")
+    return decided(facts, "torch wheel") or (None if another else decided(facts, "torch image"))
 
 
 def _named_beside_a_failure(facts: Facts, machine: Machine, matrix: Matrix) -> Statement | None:
@@ -74,7 +81,9 @@ def _torch(
 ) -> tuple[Torch, tuple[str, ...]]:
     cuda, hip = _number(facts, "torch cuda"), _number(facts, "torch hip")
     text = said.value.rstrip("+.")
-    index = decided(facts, "torch index")
+    index = (
+        None if said.what == "torch wheel" else decided(facts, "torch index")
+    )  # that index names its wheels' build
     if index and not local_version(text) and not (cuda or hip) and index.value in _published(text, machine, matrix):
         text = f"{text}+{index.value}"
     if not local_version(text) and (cuda or hip or _is_for_cpu(facts)):

@@ -14,8 +14,9 @@ from gpudoctor.matrix.questions import Matrix
 
 _BUILD = r"(?:cu\d{2,3}|rocm\d\.\d(?:\.\d)?|cpu)"
 _NAMED = late(
-    rf"(?i)(?<![\w.+=/-])(?:(?:py)?torch[ `]{{1,2}}v?(?P<torch>\d\.\d{{1,2}}(?:\.\d{{1,2}})?(?:\+{_BUILD})?)"
-    r"(?:(?:[ (,]{1,2}| (?:with|for|from|of) (?:the )?)(?P<build>cu1[0-3]\d|rocm\d\.\d|cuda ?1[1-3](?:\.\d)?))?"
+    rf"(?i)(?<![\w.+=/-])(?:(?:py)?torch[ `]{{0,2}}v?(?P<torch>\d\.\d{{1,2}}(?:\.\d{{1,2}})?(?:\+{_BUILD})?)"
+    r"(?:(?:[ (,/+]{1,3}| (?:built )?(?:with|for|from|of) (?:the )?)"
+    r"(?P<build>cu1[0-3]\d|rocm\d\.\d|cuda ?1[1-3](?:\.\d)?))?"
     rf"|(?P<alone>[1-9]\.\d{{1,2}}\.\d{{1,2}}\+{_BUILD}))"
     r"(?![\w+]|\.\d)"
 )
