@@ -20,7 +20,7 @@ PARAGRAPHS = (
 )
 SENTENCES = [
     "All GPUs of the server hang in NCCL where the IOMMU redirects the transfers between them.",
-    "Without the flag, kernels of the extension fail with `no kernel image is available for execution on the device`.",
+    "Without the flag, kernels of an extension fail with `no kernel image is available for execution on the device`.",
     "- `RuntimeError: CUDA error: no kernel image is available for execution on the device`: build for that GPU.",
     "| `Failed to initialize NVML: Driver/library version mismatch` | restart the machine |",
 ]
@@ -52,5 +52,30 @@ def test_a_message_that_stands_alone_was_printed() -> None:
 
 
 def test_the_question_of_a_heading_is_nobodys() -> None:
-    assert not problems(f"## What if it is slow?\n\n{PARAGRAPHS}\n{SENTENCES[1]}\n")
-    assert problems(f"What if it is slow?\n\n{PARAGRAPHS}\n{SENTENCES[1]}\n")
+    description = "\n".join(PARAGRAPHS.splitlines()[:2])
+    assert not problems(f"## What if it is slow?\n\n{description}\n{SENTENCES[0]}\n")
+    assert problems(f"What could that be?\n\n{description}\n{SENTENCES[0]}\n")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Fall back to CPU if CUDA is not available",
+        "The converter falls back to the CPU if no GPU driver is installed or torch is not compiled with CUDA.",
+        "Your problem might be due to a mismatch between the NVIDIA driver and its kernel module.",
+    ],
+)
+def test_what_a_program_does_without_a_gpu_and_what_others_may_have_is_no_fault(text: str) -> None:
+    assert not problems(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "It falls back to the CPU although CUDA is available",
+        "If I start it as a service, it falls back to the CPU: torch is not compiled with CUDA.",
+        "My problem might be due to a mismatch between the NVIDIA driver and its kernel module.",
+    ],
+)
+def test_what_it_does_here_is_one(text: str) -> None:
+    assert problems(text)

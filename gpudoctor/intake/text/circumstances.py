@@ -62,6 +62,13 @@ _CONDITION = late(
 )
 """What stands before something that is only supposed."""
 _ADVICE = late(r"^\W*if\b(?=.*\byour?\b)(?!.*\b(?:i|my|me)\b)", re.ASCII)
+_WITHOUT_GPU = late(
+    r"^(?!.*\b(?:i|my|we|our)\b).*\b(?:if|when|unless|in case)\b (?:\w+ ){0,5}?"
+    r"(?:(?:not|n't) (?:\w+ ){0,2}?(?:available|present|detected|found|supported|installed|compiled)"
+    r"|throws an? (?:exception|error)|does not see the gpu)\b",
+    re.ASCII,
+)
+"""What a program does where there is no GPU."""
 _BY_OTHERS = late(
     r"\b(?:docs?|documentation|manual|readme|wiki|paper|article) (?:explain|describe|mention)s?\b", re.ASCII
 )
@@ -364,7 +371,7 @@ def _is_aside(sentence: str) -> bool:
 
 
 def _is_general(sentence: str) -> bool:
-    return bool(_IN_ORDER.search(sentence) or _GENERAL_QUESTION.search(sentence) or _ADVICE.search(sentence))
+    return any(signs.search(sentence) for signs in (_IN_ORDER, _GENERAL_QUESTION, _ADVICE, _WITHOUT_GPU))
 
 
 def _is_elsewhere(clause: str) -> bool:

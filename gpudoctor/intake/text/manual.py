@@ -6,7 +6,7 @@ import re
 
 from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
-from gpudoctor.intake.text.testimony import BY_A_PERSON
+from gpudoctor.intake.text.testimony import ASKS, BY_A_PERSON
 from gpudoctor.late_regex import late
 
 _HEADING = late(
@@ -76,7 +76,9 @@ def is_manual(lines: tuple[Line, ...]) -> bool:
         return False
     whole = "\n".join(texts)
     forms = headings[1:] if texts[0].startswith("# ") else headings  # a title may end in any word
-    return not (any(map(_OF_A_REPORT.search, forms)) or BY_A_PERSON.search(whole) or _PRINTED.search(whole))
+    return not (
+        any(map(_OF_A_REPORT.search, forms)) or any(signs.search(whole) for signs in (BY_A_PERSON, ASKS, _PRINTED))
+    )
 
 
 def _has_title(texts: list[str]) -> bool:

@@ -12,17 +12,19 @@ from gpudoctor.matrix.questions import Matrix
 
 BY_A_PERSON = late(
     r"\bI\b(?!/)|\b(?:my|me|mine)\b|(?:^|[.!?:] )My\b|\b[Pp]lease (?:help|advise)|\b[Tt]hanks?\b"
-    r"|(?<!What is it)\?\s*$|我(?!们)|我们(?:的|遇|用|使用|公司)|请问|求助|怎么办|吗[?\uff1f]"
-    r"|\b[Ww]e (?:have(?! (?:determined|identified))|see|got|use|run)\b",
+    r"|我(?!们)|我们(?:的|遇|用|使用|公司)|请问|求助|怎么办|吗[?\uff1f]"
+    r"|\b[Ww]e (?:(?:have|'ve|just) )?(?:got|get|saw|noticed|observed)\b"
+    r"|\b[Oo]ur (?:\w+ ){0,2}(?:hang|crash|problem|issue|error|machine|server|node|cluster|host)s?\b",
     re.M,
 )
-"""Words of somebody who tells of a fault of their own, or asks."""
+"""Words of somebody who tells of a fault of their own."""
+ASKS = late(r"(?<!What is it)\?\s*$", re.M)
 _GREETS = late(
     r"\b[Aa]ny (?:help|advice|ideas?)\b|^\W*(?:Hi|Hello|Hey)\b"
     r"|\b[Hh]ere(?:'s| is| are) the (?:results?|output|logs?|error|trace)\b",
     re.M,
 )
-_QUESTION_OF_A_HEADING = late(r"^\W*#.*\?\s*$", re.M)
+_ASKS_IN_A_HEADING = late(r"^\W*#.*\?\s*$", re.M)
 """In a list of questions that are often asked nobody asks one."""
 _BY_A_PROGRAM = late(
     r"^\s*(?:Traceback \(most recent call last\)|\[ {0,6}\d{1,7}\.\d{4,6}\]|.{0,12}\d\d:\d\d:\d\d[.,\s]|\+-{20,}"
@@ -51,24 +53,30 @@ _WORD = late(r"(?<!\S)[a-z]+,?(?!\S)")
 def leave_out_hearsay(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """Nothing of what a longer text tells in general: no circumstance, and no message but those that stand alone."""
     whole = text_of(lines)
-    if len(whole) <= _LONGEST_SENTENCES or _is_testimony(whole, facts):
+    short = len(whole) <= _LONGEST_DESCRIPTION
+    if len(whole) <= _LONGEST_SENTENCES or _is_testimony(whole, facts) or (short and _is_asked(whole)):
         return
     named = any(not gpu.vendor_only for gpu in facts.gpus) or any(one.by != "prose" for one in facts.said)
-    described = len(whole) <= _LONGEST_DESCRIPTION
-    if not (described and (named or facts.errors)):
-        facts.told = []
-    if not described:
-        facts.errors = [line for line in facts.errors if _stands_alone(line, lines, matrix)]
-        failed = next((line for line in lines if facts.smi and line.number == facts.smi[1]), None)
-        facts.smi = facts.smi if failed and _stands_alone(failed, lines, matrix) else None
+    if short and (named or facts.errors):
+        return
+    facts.told = []
+    if short:
+        return
+    facts.log, facts.xids = [], []
+    facts.errors = [line for line in facts.errors if _stands_alone(line, lines, matrix)]
+    failed = next((line for line in lines if facts.smi and line.number == facts.smi[1]), None)
+    facts.smi = facts.smi if failed and _stands_alone(failed, lines, matrix) else None
 
 
 def _is_testimony(whole: str, facts: Facts) -> bool:
     answered = facts.smi is not None and not facts.smi[0].status  # else a sentence may quote its error
     if answered or facts.hsa or facts.amd_smi or facts.reports or facts.tables:
         return True
-    told = _QUESTION_OF_A_HEADING.sub("", whole)
-    return any(signs.search(told) for signs in (BY_A_PERSON, _GREETS, _BY_A_PROGRAM, _IN_A_FORM))
+    return any(signs.search(whole) for signs in (BY_A_PERSON, _GREETS, _BY_A_PROGRAM, _IN_A_FORM))
+
+
+def _is_asked(whole: str) -> bool:
+    return ASKS.search(_ASKS_IN_A_HEADING.sub("", whole)) is not None
 
 
 def _stands_alone(message: Line, lines: tuple[Line, ...], matrix: Matrix) -> bool:
