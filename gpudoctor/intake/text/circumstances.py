@@ -64,7 +64,7 @@ _CONDITION = late(
 _ADVICE = late(r"^\W*if\b(?=.*\byour?\b)(?!.*\b(?:i|my|me)\b)", re.ASCII)
 _WITHOUT_GPU = late(
     r"^(?!.*\b(?:i|my|we|our)\b).*\b(?:if|when|unless|in case)\b (?:\w+ ){0,5}?"
-    r"(?:(?:not|n't) (?:\w+ ){0,2}?(?:available|present|detected|found|supported|installed|compiled)"
+    r"(?:(?:not?|n't) (?:\w+ ){0,4}?(?:available|present|detected|found|supported|installed|compiled)"
     r"|throws an? (?:exception|error)|does not see the gpu)\b",
     re.ASCII,
 )
