@@ -79,3 +79,29 @@ def test_what_a_program_does_without_a_gpu_and_what_others_may_have_is_no_fault(
 )
 def test_what_it_does_here_is_one(text: str) -> None:
     assert problems(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Update the NVIDIA driver to 570.86.15\n\nTo get bug fixes.",
+        "The node needs driver 570 or newer: somebody has to upgrade the NVIDIA driver and to restart it.",
+        "Enable the fallback for machines where the program computes only on the CPU",
+        "# Falling back to CPU\n\nTraining works fine, and nvidia-smi shows the load: you can ignore the message.",
+    ],
+)
+def test_a_plan_and_a_message_to_ignore_are_no_fault(text: str) -> None:
+    assert not problems(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I had to upgrade the NVIDIA driver to 570.86.15",
+        "torch.cuda.is_available() is False. I must upgrade the NVIDIA driver",
+        "Enable GPU: does not work, the program computes only on the CPU",
+        "# Falling back to CPU\n\nThey say that you can ignore the message, but the GPU is not used.",
+    ],
+)
+def test_what_was_needed_and_what_is_missed_is_one(text: str) -> None:
+    assert problems(text)

@@ -43,7 +43,10 @@ _NO_COMPLAINT = late(
 )
 _WISH = late(
     r"\bplease (?:add|support)|feature request|\bwould (?:be (?:great|nice)|love)|\bany plans?\b|roadmap"
-    r"|\A\W{0,4}(?:add|support|implement|document|improve|allow)\b",
+    r"|\A\W{0,4}(?:add|support|implement|document|improve|allow)\b"
+    r"|\A\W{0,4}(?:avoid|bump|detect|disable|enable|ensure|expose|handle|introduce|prevent|provide|refactor|remove"
+    r"|rename|replace|respect|skip|upgrade)\b(?! (?:to|from)\b)"
+    r"(?![^\n]*(?:n't\b|\b(?:not?|fail\w*|errors?|br[eo]ak\w*|crash\w*|hang\w*)\b))",
     re.ASCII,
 )
 """A text that asks for something new tells of no fault."""
@@ -114,7 +117,7 @@ _IN_ORDER = late(
 _SENTENCE_END = late(r"(?<!\.)[.;!?](?=\s|$)")
 _BETWEEN = late(r"(?<=[.;!?])(?<!\.\.)\s+")
 _HELPED = late(
-    r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
+    r"\b(?:(?<!bug )fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
     r"|works? (?:again|now|for me)|(?:seem|appear)(?:s|ed)? to (?:have )?(?:fix|solve|resolve|help)(?:e?d)?"
     r"|\b(?:when|if|once) (?:i|we) [^.;!?\n]{1,40}(?:, ?it|,? (?:all|everything)) works\b"
     r"|(?:did|does) the trick|workaround|restor(?:es|ed)"
@@ -122,8 +125,10 @@ _HELPED = late(
     re.ASCII,
 )
 """What is said of a remedy."""
-_NEEDED = late(r"\b(?<!you )(?:(?:had|have|has|needs?|needed) to|must)\b", re.ASCII)
+_NEEDED = late(r"\b(?:had|needed) to\b", re.ASCII)
 """The same, of a remedy in the same sentence, or of the commands below it."""
+_NEEDS = late(r"\b(?<!you )(?:(?:have|has|needs?) to|must)\b", re.ASCII)
+"""The same, if the text tells of something that is amiss; else somebody only plans it."""
 _COMMAND = late(
     r"\s*(?:[$#] )?(?:sudo|apt(?:-get)?|dnf|yum|zypper|pacman|yay|pip3?|export|unset|modprobe|rmmod|docker|podman)\b"
 )
@@ -404,7 +409,8 @@ def _asks(texts: list[str]) -> bool:
 def _helped(text: str, sentence: str) -> bool:
     """Whether the person says of the remedy in a sentence that it helped, and not that nothing did."""
     complains = _COMPLAINS.search(_NO_COMPLAINT.sub("", text))
-    places = ((_HELPED, text), (_NEEDED, sentence), (_FINE, text if complains else ""))
+    amiss, needs = (text, sentence) if complains else ("", "")
+    places = ((_HELPED, text), (_NEEDED, sentence), (_NEEDS, needs), (_FINE, amiss))
     return any(
         not _DENIED.search(where[max(0, one.start() - 30) : one.start()]) and not _ASKED.match(where[one.end() :])
         for pattern, where in places
