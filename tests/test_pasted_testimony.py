@@ -85,7 +85,7 @@ def test_what_it_does_here_is_one(text: str) -> None:
     "text",
     [
         "Update the NVIDIA driver to 570.86.15\n\nTo get bug fixes.",
-        "The node needs driver 570 or newer: somebody has to upgrade the NVIDIA driver and to restart it.",
+        "The node needs driver 570 or newer: we need to upgrade the NVIDIA driver.",
         "Enable the fallback for machines where the program computes only on the CPU",
         "# Falling back to CPU\n\nTraining works fine, and nvidia-smi shows the load: you can ignore the message.",
     ],
@@ -98,10 +98,19 @@ def test_a_plan_and_a_message_to_ignore_are_no_fault(text: str) -> None:
     "text",
     [
         "I had to upgrade the NVIDIA driver to 570.86.15",
-        "torch.cuda.is_available() is False. I must upgrade the NVIDIA driver",
+        "torch.cuda.is_available() is False. I need to upgrade the NVIDIA driver",
         "Enable GPU: does not work, the program computes only on the CPU",
         "# Falling back to CPU\n\nThey say that you can ignore the message, but the GPU is not used.",
     ],
 )
 def test_what_was_needed_and_what_is_missed_is_one(text: str) -> None:
     assert problems(text)
+
+
+def test_a_variable_of_a_long_text_or_with_several_values_is_nobodys() -> None:
+    example = "Put HSA_OVERRIDE_GFX_VERSION=11.0.0 into the file for the RX 6700 XT"
+    assert problems(f"{example}.")
+    assert not problems(f"{PARAGRAPHS}\n{example}.")
+    few = "\n".join(PARAGRAPHS.splitlines()[:2])
+    assert problems(f"{few}\nRX 6700 XT:\nHSA_OVERRIDE_GFX_VERSION=11.0.0")
+    assert not problems(f"{few}\nHSA_OVERRIDE_GFX_VERSION=10.3.0\nRX 6700 XT:\nHSA_OVERRIDE_GFX_VERSION=11.0.0")

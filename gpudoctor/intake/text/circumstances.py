@@ -125,9 +125,9 @@ _HELPED = late(
     re.ASCII,
 )
 """What is said of a remedy."""
-_NEEDED = late(r"\b(?:had|needed) to\b", re.ASCII)
+_NEEDED = late(r"\b(?<!you )(?:(?:had|have|has|needed) to|must)\b", re.ASCII)
 """The same, of a remedy in the same sentence, or of the commands below it."""
-_NEEDS = late(r"\b(?<!you )(?:(?:have|has|needs?) to|must)\b", re.ASCII)
+_NEEDS = late(r"\b(?<!you )needs? to\b", re.ASCII)
 """The same, if the text tells of something that is amiss; else somebody only plans it."""
 _COMMAND = late(
     r"\s*(?:[$#] )?(?:sudo|apt(?:-get)?|dnf|yum|zypper|pacman|yay|pip3?|export|unset|modprobe|rmmod|docker|podman)\b"

@@ -56,6 +56,12 @@ def leave_out_hearsay(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> 
     short = len(whole) <= _LONGEST_DESCRIPTION
     if len(whole) <= _LONGEST_SENTENCES or _is_testimony(whole, facts) or (short and _is_asked(whole)):
         return
+    proposed = {
+        one.what
+        for one in facts.said
+        if one.what.startswith("variable ") and (not short or _has_several_values(one.what, facts))
+    }
+    facts.said = [one for one in facts.said if one.what not in proposed]
     named = any(not gpu.vendor_only for gpu in facts.gpus) or any(one.by != "prose" for one in facts.said)
     if short and (named or facts.errors):
         return
@@ -73,6 +79,11 @@ def _is_testimony(whole: str, facts: Facts) -> bool:
     if answered or facts.hsa or facts.amd_smi or facts.reports or facts.tables:
         return True
     return any(signs.search(whole) for signs in (BY_A_PERSON, _GREETS, _BY_A_PROGRAM, _IN_A_FORM))
+
+
+def _has_several_values(fact: str, facts: Facts) -> bool:
+    """Whether a text gives several values: each is for another machine."""
+    return len({one.value for one in facts.said if one.what == fact}) > 1
 
 
 def _is_asked(whole: str) -> bool:
