@@ -86,7 +86,6 @@ def test_what_it_does_here_is_one(text: str) -> None:
     [
         "Update the NVIDIA driver to 570.86.15\n\nTo get bug fixes.",
         "The node needs driver 570 or newer: we need to upgrade the NVIDIA driver.",
-        "Enable the fallback for machines where the program computes only on the CPU",
         "# Falling back to CPU\n\nTraining works fine, and nvidia-smi shows the load: you can ignore the message.",
     ],
 )
@@ -99,7 +98,6 @@ def test_a_plan_and_a_message_to_ignore_are_no_fault(text: str) -> None:
     [
         "I had to upgrade the NVIDIA driver to 570.86.15",
         "torch.cuda.is_available() is False. I need to upgrade the NVIDIA driver",
-        "Enable GPU: does not work, the program computes only on the CPU",
         "# Falling back to CPU\n\nThey say that you can ignore the message, but the GPU is not used.",
     ],
 )
