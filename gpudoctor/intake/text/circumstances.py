@@ -62,6 +62,13 @@ _CONDITION = late(
 )
 """What stands before something that is only supposed."""
 _ADVICE = late(r"^\W*if\b(?=.*\byour?\b)(?!.*\b(?:i|my|me)\b)", re.ASCII)
+_WITHOUT_GPU = late(
+    r"^(?!.*\b(?:i|my|we|our)\b).*\b(?:if|when|unless|in case)\b (?:\w+ ){0,5}?"
+    r"(?:(?:not?|n't) (?:\w+ ){0,4}?(?:available|present|detected|found|supported|installed|compiled)"
+    r"|throws an? (?:exception|error)|does not see the gpu)\b",
+    re.ASCII,
+)
+"""What a program does where there is no GPU."""
 _BY_OTHERS = late(
     r"\b(?:docs?|documentation|manual|readme|wiki|paper|article) (?:explain|describe|mention)s?\b", re.ASCII
 )
@@ -107,7 +114,7 @@ _IN_ORDER = late(
 _SENTENCE_END = late(r"(?<!\.)[.;!?](?=\s|$)")
 _BETWEEN = late(r"(?<=[.;!?])(?<!\.\.)\s+")
 _HELPED = late(
-    r"\b(?:fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
+    r"\b(?:(?<!bug )fix(?:es|ed)|(?:the|a|my|this) fix\b|fix(?=:)|solv(?:es|ed)|resolv(?:es|ed)|help(?:s|ed)|worked"
     r"|works? (?:again|now|for me)|(?:seem|appear)(?:s|ed)? to (?:have )?(?:fix|solve|resolve|help)(?:e?d)?"
     r"|\b(?:when|if|once) (?:i|we) [^.;!?\n]{1,40}(?:, ?it|,? (?:all|everything)) works\b"
     r"|(?:did|does) the trick|workaround|restor(?:es|ed)"
@@ -115,8 +122,10 @@ _HELPED = late(
     re.ASCII,
 )
 """What is said of a remedy."""
-_NEEDED = late(r"\b(?<!you )(?:(?:had|have|has|needs?|needed) to|must)\b", re.ASCII)
+_NEEDED = late(r"\b(?<!you )(?:(?:had|have|has|needed) to|must)\b", re.ASCII)
 """The same, of a remedy in the same sentence, or of the commands below it."""
+_NEEDS = late(r"\b(?<!you )needs? to\b", re.ASCII)
+"""The same, if the text tells of something that is amiss; else somebody only plans it."""
 _COMMAND = late(
     r"\s*(?:[$#] )?(?:sudo|apt(?:-get)?|dnf|yum|zypper|pacman|yay|pip3?|export|unset|modprobe|rmmod|docker|podman)\b"
 )
@@ -364,7 +373,7 @@ def _is_aside(sentence: str) -> bool:
 
 
 def _is_general(sentence: str) -> bool:
-    return bool(_IN_ORDER.search(sentence) or _GENERAL_QUESTION.search(sentence) or _ADVICE.search(sentence))
+    return any(signs.search(sentence) for signs in (_IN_ORDER, _GENERAL_QUESTION, _ADVICE, _WITHOUT_GPU))
 
 
 def _is_elsewhere(clause: str) -> bool:
@@ -397,7 +406,8 @@ def _asks(texts: list[str]) -> bool:
 def _helped(text: str, sentence: str) -> bool:
     """Whether the person says of the remedy in a sentence that it helped, and not that nothing did."""
     complains = _COMPLAINS.search(_NO_COMPLAINT.sub("", text))
-    places = ((_HELPED, text), (_NEEDED, sentence), (_FINE, text if complains else ""))
+    amiss, needs = (text, sentence) if complains else ("", "")
+    places = ((_HELPED, text), (_NEEDED, sentence), (_NEEDS, needs), (_FINE, amiss))
     return any(
         not _DENIED.search(where[max(0, one.start() - 30) : one.start()]) and not _ASKED.match(where[one.end() :])
         for pattern, where in places

@@ -33,6 +33,8 @@ _OF_GPUS = late(
     re.I,
 )
 """Libraries of drivers, toolkits and frameworks: without libGL, say, no GPU is amiss."""
+_SUPPOSED = late(r"^(?!.*\b(?:I|[Mm]y|[Ww]e)\b).*\b(?:[Ii]f|[Uu]nless|[Ww]hether|[Ii]n case)\b[^.;:,!?\"'`(]{0,60}$")
+"""What stands before a message that nobody has seen: "falls back to the CPU if"."""
 _HEADING = late(r"\s*#{1,6}\s+")
 """A title that repeats the message."""
 _MOST_WRAPPED = 2000
@@ -176,6 +178,7 @@ def _known_messages(lines: tuple[Line, ...], matrix: Matrix) -> Iterable[Line]:
         for message in messages
         if (message.names_cause or message.number + 1 not in named)
         and not (message.number == title and _is_repeated(message, messages, texts))
+        and not _is_supposed(message, texts[message.number - 1])
     )
 
 
@@ -183,6 +186,11 @@ def _is_repeated(title: Message, messages: Iterable[Message], texts: list[str]) 
     """Whether the line of another message holds the one of the title, too: that other is the more exact one."""
     pattern = re.compile(title.row.pattern)
     return any(other.number != title.number and pattern.search(texts[other.number - 1]) for other in messages)
+
+
+def _is_supposed(message: Message, text: str) -> bool:
+    found = re.search(message.row.pattern, text)
+    return found is not None and _SUPPOSED.match(text[: found.start()]) is not None
 
 
 def _with_place(text: str, following: str) -> str:

@@ -12,6 +12,8 @@ _IN_A_MANUAL = late(
     r"|\byou (?:may|might|will|would) (?:also |then )?(?:see|get|run into|encounter)\b"
     r"|\b(?:driver|module|gpu|it) (?:may|might) (?:then |also )?(?:stop working|fail|break|not work)\b"
     r"|\b(?:would|will|to) (?:prevent|avoid|suppress|silence)\b[^.;!?]{0,20}[\"'`:]"
+    r"|\byour (?:\w+ ){0,2}(?:error|issue|problem|crash|failure)s? (?:might|may|could|can|seems?|looks?"
+    r"|is (?:likely|probably))\b"
     r"|\bwill (?:most )?likely (?:throw|fail|raise|print|show)\b|\bmeans that you (?:must|have|need)\b"
     r"|\bit would (?:also )?be (?:preferable|better|nice|great|good|helpful|useful)\b"
     r"|\bthe symptom is\b|\b(?:carr(?:y|ies)|ha(?:s|ve)) known\b|\b(?:source|cause) of \S+_ERROR_"

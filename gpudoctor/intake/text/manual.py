@@ -6,6 +6,7 @@ import re
 
 from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
+from gpudoctor.intake.text.testimony import ASKS, BY_A_PERSON
 from gpudoctor.late_regex import late
 
 _HEADING = late(
@@ -50,13 +51,6 @@ _OF_A_REPORT = late(
     r"|operating systems?)$"
 )
 """Headings of the forms in which people report a fault."""
-_OF_A_PERSON = late(
-    r"\bI\b(?!/)|\b(?:my|me|mine)\b|(?:^|[.!?:] )My\b|\b[Pp]lease (?:help|advise)|\b[Tt]hanks?\b"
-    r"|(?<!What is it)\?\s*$|我(?!们)|我们(?:的|遇|用|使用|公司)|请问|求助|怎么办|吗[?\uff1f]"
-    r"|\b[Ww]e (?:have(?! (?:determined|identified))|see|got|use|run)\b",
-    re.M,
-)
-"""Words of somebody who tells of a fault of their own, or asks."""
 _PRINTED = late(
     r"(?m)^\s*(?:Traceback \(most recent call last\)|\[ {0,6}\d{1,7}\.\d{4,6}\]|.{0,12}\d\d:\d\d:\d\d[.,\s]|\+-{20,}"
     r"|File \"/)"
@@ -82,7 +76,9 @@ def is_manual(lines: tuple[Line, ...]) -> bool:
         return False
     whole = "\n".join(texts)
     forms = headings[1:] if texts[0].startswith("# ") else headings  # a title may end in any word
-    return not (any(map(_OF_A_REPORT.search, forms)) or _OF_A_PERSON.search(whole) or _PRINTED.search(whole))
+    return not (
+        any(map(_OF_A_REPORT.search, forms)) or any(signs.search(whole) for signs in (BY_A_PERSON, ASKS, _PRINTED))
+    )
 
 
 def _has_title(texts: list[str]) -> bool:

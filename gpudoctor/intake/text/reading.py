@@ -29,6 +29,7 @@ from gpudoctor.intake.text.rows import read_rows
 from gpudoctor.intake.text.several_machines import several
 from gpudoctor.intake.text.shell import read_shell
 from gpudoctor.intake.text.solved_reports import read_solved
+from gpudoctor.intake.text.testimony import leave_out_hearsay
 from gpudoctor.intake.text.torch_history import read_replaced
 from gpudoctor.intake.text.vendor_tools import read_vendor_tools
 from gpudoctor.machine import Machine
@@ -95,6 +96,7 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     read_solved(sentences, facts, matrix)
     if all(gpu.vendor_only for gpu in facts.gpus):
         read_prose(rest, facts)
+    leave_out_hearsay(lines, facts, matrix)
     _shorten(facts)
 
 

@@ -46,6 +46,8 @@ _ONLY_WORDS = late(
     r"(?i)\b(?:it|that|this|which|message|warning|error)(?:'s| is| was)? (?:just|only|merely|simply) "
     r"(?:an? |the )?(?:misleading|harmless|cosmetic|spurious|bogus|wrong|false) (?:error |warning )?"
     r"(?:messages?|warnings?|errors?|alarm)\b"
+    r"|\bcan (?:safely |just |simply )?"
+    r"(?:ignore (?:it|this|that|the (?:error|message|warning))|be (?:safely )?ignored)\b"
 )
 """Where a person has found out that only the message is wrong: what was asked before that is answered."""
 _OF_THE_PAST = "".join(rf"(?<!\b{word}{{}})" for word in ("had", "did", "was", "were", "could"))
