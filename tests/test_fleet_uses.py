@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from gpudoctor.fleet import nodes as fleet_nodes
+from gpudoctor.fleet import judged_nodes as fleet_nodes
 from gpudoctor.fleet.documents import Document
 from gpudoctor.fleet.merge import merge
 from gpudoctor.fleet.names import expanded

@@ -17,7 +17,7 @@ from gpudoctor.plain_text import capital
 from gpudoctor.planner.place import Family, Place
 from gpudoctor.planner.system_packages import INSTALL, LAYERING, REMOVE, elsewhere, install, is_fixed
 from gpudoctor.planner.system_steps import reboot
-from gpudoctor.spelling import is_version
+from gpudoctor.safe_arguments import is_version
 from gpudoctor.step import ManualStep, RunStep, Step, as_root
 
 if TYPE_CHECKING:
