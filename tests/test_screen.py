@@ -577,3 +577,23 @@ def test_a_fix_is_named_once():
     placed = PlannedFix("Install torch 2.7.0", (ManualStep(text="Dockerfile:3: RUN pip install torch==2.7.0"),))
     lines = ["".join(text for text, _ in line) for line in fix_lines(placed, "Fix")]
     assert lines == ["    Fix: Install torch 2.7.0", "      Dockerfile:3: RUN pip install torch==2.7.0"]
+
+
+def test_integrated_graphics_that_a_build_leaves_out_are_no_shortcoming_of_it(tmp_path: Path):
+    laptop = Host(tmp_path / "host").ubuntu().nvidia_gpu("28e0").nvidia_driver("570.133.07")
+    laptop.amd_gpu("15bf", 110003, "0000:65:00.0").torch("2.9.1+cu128")
+    laptop.file("/gpudoctor-host.json", json.dumps(laptop.json))
+    said = piped("recommend", "--root", str(laptop.root))
+    assert ", without" not in said.splitlines()[0]
+    assert "is left out: integrated." in said
+    # A tool that needs two commands says which comes after which.
+    assert re.search(r"^    pip   .*--force-reinstall.*\n    then  python -m pip install ", said, re.MULTILINE)
+
+
+def test_what_goes_into_a_compose_file_stands_alone_and_within_the_screen():
+    machine = MACHINES["container-no-gpu"]
+    report = make_report(machine, matrix(), judged(machine), subject=Subject(kind="machine", label="here"))
+    lines = step_lines(report.findings[0].fixes[0].steps[0])
+    label = lines.index("compose, in the service:")
+    assert lines[label + 1].startswith("  deploy: ")
+    assert all(len(line) <= 72 for line in lines)
