@@ -191,7 +191,7 @@ def _from_repository(place: Place, remedy: InstallDriver, row: DriverPackage) ->
     command = f"{installer} {' '.join(row.packages)}".strip()
     if row.pin:
         command = f"{installer} {row.pin}\nand then, so that this one is already in effect:\n{command}"
-    told = f"From {row.repository}: {command}" if row.repository else command
+    told = f"From {row.repository}:\n{command}" if row.repository else command
     then = [f"{row.then}."] if row.then and not is_fixed(place) else []
     if back and row.pin:
         then.append("apt-get full-upgrade\ntakes the other packages of the present driver down to that branch, too.")
