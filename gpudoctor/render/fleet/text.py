@@ -72,14 +72,19 @@ def _next(report: FleetReport) -> Iterator[Line]:
     elif odd := tuple(node.name for node in report.nodes if node.verdict in ("error", "warning")):
         yield []
         yield next_line(("gpudoctor", "check"), f"Next, on {_short(folded(odd))}: ")
-    elif (
-        report.verdict == "ok" and len(nodes := [n for group in report.groups if group.gpu for n in group.nodes]) > 1
-    ):
+    elif report.verdict == "ok" and len(nodes := _most_alike(report)) > 1:
         yield []
-        yield [
-            ("`gpudoctor fleet pair` proves that the nodes compute together, and names the one that does not.", "")
-        ]
-        yield next_line(_pair_command(nodes), "Next, on each of these nodes: ")
+        yield [("`gpudoctor fleet pair` proves that they compute together, and names a node that does not.", "")]
+        yield next_line(_pair_command(nodes), f"Next, on each of {_short(folded(nodes))}: ")
+
+
+def _most_alike(report: FleetReport) -> list[str]:
+    """The nodes with the GPU that most of them have: those of another vendor could not compute with them."""
+    alike: dict[str, list[str]] = {}
+    for group in report.groups:
+        if group.gpu:
+            alike.setdefault(group.gpu, []).extend(group.nodes)
+    return max(alike.values(), key=len, default=[])
 
 
 def _pair_command(nodes: list[str]) -> tuple[str, ...]:
