@@ -33,7 +33,8 @@ from gpudoctor.report import Subject, make_report
 from gpudoctor.step import ManualStep, PlannedFix
 from gpudoctor.testing import nvidia_machine, torch
 from tests.support.check_cases import matrix
-from tests.support.environments import write_torch, write_venv
+from tests.support.codeobject_files import container, cuda_library
+from tests.support.environments import write_distribution, write_torch, write_venv
 from tests.support.faulty_machines import MACHINES
 from tests.support.hosts import Host
 from tests.support.in_process import gpudoctor
@@ -597,3 +598,13 @@ def test_what_goes_into_a_compose_file_stands_alone_and_within_the_screen():
     label = lines.index("compose, in the service:")
     assert lines[label + 1].startswith("  deploy: ")
     assert all(len(line) <= 72 for line in lines)
+
+
+def test_a_scan_breaks_no_word_and_indents_what_goes_on(tmp_path: Path):
+    site = write_venv(tmp_path / "venv")
+    code = cuda_library(container(*(f"sm_{number}" for number in (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121))))
+    write_distribution(site, "flash-attn", "2.7.4", files={"flash_attn_2_cuda_with_a_long_name.so": code})
+    said = on_a_terminal("scan", "flash-attn", "--python", str(tmp_path / "venv"), "--gpu", "GTX 1080", NO_COLOR="1")
+    assert "\n      it has code for sm_75 " in said
+    assert "\n      sm_1" in said  # the rest of the list, indented
+    assert all(len(line) <= 80 for line in said.splitlines() if " sm_" in line)
