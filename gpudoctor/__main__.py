@@ -86,7 +86,7 @@ def _own_modules_first() -> None:
 def _check(arguments: "list[str]") -> int:
     """A plain command line is not read by click, whose import takes as long as a fifth of all the rest."""
     from gpudoctor.command_line.arguments import LINE
-    from gpudoctor.command_line.reading import read
+    from gpudoctor.command_line.option_parser import read
     from gpudoctor.command_line.running import exit_code_of
 
     given = read(LINE, arguments, os.environ)
@@ -116,7 +116,7 @@ def _run(arguments: "list[str]") -> int:
 
 def _preflight(arguments: "list[str]") -> int:
     """A container waits for this one."""
-    from gpudoctor.command_line.reading import read
+    from gpudoctor.command_line.option_parser import read
     from gpudoctor.exit_codes import USAGE, of_refusal
     from gpudoctor.preflight.arguments import LINE
     from gpudoctor.preflight.command import preflight

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpudoctor.command_line.arguments import LINE as CHECK
-from gpudoctor.command_line.reading import CommandLine, read
+from gpudoctor.command_line.option_parser import CommandLine, read
 from gpudoctor.host import InputError
 from gpudoctor.preflight.arguments import LINE as PREFLIGHT
 

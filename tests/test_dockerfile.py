@@ -15,8 +15,8 @@ from msgspec.structs import replace as change
 
 from gpudoctor.dockerfile.compose import read_compose
 from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.reading import read_recipe
 from gpudoctor.dockerfile.recipe import Recipe, RecipeService
+from gpudoctor.dockerfile.recipe_files import read_recipe
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError, parse
 from gpudoctor.dockerfile.torch import torch_of

@@ -14,8 +14,8 @@ import pytest
 from gpudoctor.bounded_yaml import YamlError, read_yaml
 from gpudoctor.dockerfile.compose import read_compose
 from gpudoctor.dockerfile.image import Image
-from gpudoctor.dockerfile.reading import read_recipe
 from gpudoctor.dockerfile.recipe import Recipe
+from gpudoctor.dockerfile.recipe_files import read_recipe
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
 from gpudoctor.engine import judge_recipe

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from gpudoctor.cli.dockerfile import dockerfile
 from gpudoctor.dockerfile.other_files import other_kind
-from gpudoctor.dockerfile.reading import read_recipe
+from gpudoctor.dockerfile.recipe_files import read_recipe
 from gpudoctor.host import InputError
 from tests.support.check_cases import matrix
 from tests.test_dockerfile import dockerfile_report

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gpudoctor.dockerfile.reading import read_recipe
+from gpudoctor.dockerfile.recipe_files import read_recipe
 from gpudoctor.host import InputError
 from tests.support.check_cases import matrix
 from tests.test_dockerfile import dockerfile_report, run

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gpudoctor.command_line.reading import read
+from gpudoctor.command_line.option_parser import read
 from gpudoctor.preflight.arguments import LINE
 from gpudoctor.requirement import parse
 

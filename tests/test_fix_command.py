@@ -361,3 +361,22 @@ def test_names_of_a_recorded_machine_reach_neither_shell_nor_terminal(tmp_path: 
     check_syntax(script, tmp_path / "repair.sh")
     argvs = [step["argv"] for step in planned("--root", str(host.root))["steps"] if step["kind"] == "run"]
     assert commands(script) == [argv for argv in argvs if "".join(argv).isprintable()]
+
+
+def test_a_step_behind_another_torch_does_not_bring_the_old_one_back(tmp_path: Path) -> None:
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2b85").nvidia_driver("580.95.05").torch("2.6.0+cu124")
+    host.package("tensorflow", "2.15.0").run()
+    said = CliRunner().invoke(gpudoctor, ["fix", "--dry-run", "--root", str(host.root), "--format", "json"]).stdout
+    commands = [step["argv"] for step in json.loads(said)["steps"]]
+    first = next(at for at, argv in enumerate(commands) if "torch==2.7.0+cu128" in argv)
+    later = next(at for at, argv in enumerate(commands) if "tensorflow[and-cuda]==2.15.0" in argv)
+    assert first < later
+    assert "torch==2.6.0+cu124" not in commands[later]
+
+
+def test_a_release_that_a_step_only_holds_in_place_is_not_called_replaced(tmp_path: Path) -> None:
+    host = Host(tmp_path / "root").ubuntu().nvidia_gpu("2684").nvidia_driver("580.95.05").torch("2.6.0+cu124")
+    host.package("tensorflow", "2.15.0").run()
+    said = CliRunner().invoke(gpudoctor, ["fix", "--dry-run", "--root", str(host.root)]).stdout
+    assert "torch==2.6.0+cu124" in said
+    assert "replaces tensorflow 2.15.0\n" in said

@@ -15,11 +15,11 @@ from click.testing import CliRunner, Result
 from msgspec.structs import replace
 
 from gpudoctor.cli import gpudoctor
-from gpudoctor.fleet import nodes as fleet_nodes
+from gpudoctor.fleet import judged_nodes as fleet_nodes
 from gpudoctor.fleet.documents import Document, document
+from gpudoctor.fleet.judged_nodes import Node, Reader
 from gpudoctor.fleet.merge import merge
 from gpudoctor.fleet.names import expanded, folded
-from gpudoctor.fleet.nodes import Node, Reader
 from gpudoctor.fleet.records import FleetReport
 from gpudoctor.host import InputError
 from gpudoctor.intake.snapshot import Snapshot

@@ -12,7 +12,7 @@ import pytest
 from click.testing import Result
 from msgspec.structs import replace
 
-from gpudoctor.fleet import nodes as fleet_nodes
+from gpudoctor.fleet import judged_nodes as fleet_nodes
 from gpudoctor.fleet.documents import Document
 from gpudoctor.fleet.merge import merge
 from gpudoctor.fleet.names import expanded
@@ -228,3 +228,15 @@ def test_the_first_line_says_that_nodes_differ_though_nobody_is_accused(tmp_path
     (tmp_path / "n1.json").write_bytes(snapshot(H100))
     (tmp_path / "n2.json").write_bytes(snapshot(ODDITIES["kernel"](H100)))
     assert run(str(tmp_path)).stdout.splitlines()[0] == "No problem found on 2 nodes, but they differ"
+
+
+def test_a_healthy_fleet_is_told_how_to_prove_that_it_computes_together(tmp_path: Path) -> None:
+    for name in ("gpu2", "gpu1"):
+        (tmp_path / f"{name}.json").write_bytes(snapshot(H100))
+    (tmp_path / "other.json").write_bytes(snapshot(KINDS["mi300"]))
+    said = run(str(tmp_path)).stdout
+    assert "Next, on each of gpu[1-2]: torchrun --nnodes 2 " in said
+    assert "--rdzv-endpoint gpu1:29500 -m gpudoctor fleet pair\n" in said.replace("\\\n", "").replace("  ", "")
+    (tmp_path / "gpu2.json").unlink()
+    (tmp_path / "other.json").unlink()
+    assert "torchrun" not in run(str(tmp_path)).stdout  # one node has nobody to compute with

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.command_line.arguments import LINE as CHECK
-from gpudoctor.command_line.reading import read
+from gpudoctor.command_line.option_parser import read
 from gpudoctor.preflight.arguments import LINE as PREFLIGHT
 from gpudoctor.requirement import parse
 

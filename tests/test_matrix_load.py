@@ -16,7 +16,7 @@ from gpudoctor.matrix.load import load_matrix, to_stored, validate_matrix
 from gpudoctor.matrix.rows import Tables
 from gpudoctor.matrix.source import MatrixError, load_yaml
 from gpudoctor.matrix.stored import Stored, opened
-from gpudoctor.spelling import is_index
+from gpudoctor.safe_arguments import is_index
 
 BUILD = '{version: "2.9.1", build: cu128, origin: download.pytorch.org, platform: linux-x86_64, cuda: "12.8"'
 

@@ -210,6 +210,6 @@ def test_what_owns_files_of_the_new_build_is_taken_out_first(tmp_path: Path, wor
         assert list(commands)[:2] == ["pip_first", "pip"]
         assert commands["pip_first"][-1] == commands["uv_first"][-1] == "nvidia-nccl-cu12"
     else:
-        lines = [line.split() for line in told.stdout.splitlines() if line.startswith("    pip ")]
+        lines = [line.split() for line in told.stdout.splitlines() if line.startswith(("    pip ", "    then "))]
         assert ["uninstall" in line for line in lines[:2]] == [True, False]
         assert lines[0][-1] == "nvidia-nccl-cu12"

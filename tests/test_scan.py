@@ -179,7 +179,7 @@ def test_an_installed_distribution_is_scanned_by_its_name(venv: Path):
 
 
 def test_without_a_path_the_named_environment_is_scanned(venv: Path):
-    assert scanned("--python", venv) == scanned(venv) == scanned(site_of(venv))
+    assert scanned("--python", venv) == scanned(venv) == scanned(site_of(venv)) == scanned(venv / "bin" / "python")
     assert len(scanned(venv)["libraries"]) == 2
 
 

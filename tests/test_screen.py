@@ -33,7 +33,8 @@ from gpudoctor.report import Subject, make_report
 from gpudoctor.step import ManualStep, PlannedFix
 from gpudoctor.testing import nvidia_machine, torch
 from tests.support.check_cases import matrix
-from tests.support.environments import write_torch, write_venv
+from tests.support.codeobject_files import container, cuda_library
+from tests.support.environments import write_distribution, write_torch, write_venv
 from tests.support.faulty_machines import MACHINES
 from tests.support.hosts import Host
 from tests.support.in_process import gpudoctor
@@ -577,3 +578,33 @@ def test_a_fix_is_named_once():
     placed = PlannedFix("Install torch 2.7.0", (ManualStep(text="Dockerfile:3: RUN pip install torch==2.7.0"),))
     lines = ["".join(text for text, _ in line) for line in fix_lines(placed, "Fix")]
     assert lines == ["    Fix: Install torch 2.7.0", "      Dockerfile:3: RUN pip install torch==2.7.0"]
+
+
+def test_integrated_graphics_that_a_build_leaves_out_are_no_shortcoming_of_it(tmp_path: Path):
+    laptop = Host(tmp_path / "host").ubuntu().nvidia_gpu("28e0").nvidia_driver("570.133.07")
+    laptop.amd_gpu("15bf", 110003, "0000:65:00.0").torch("2.9.1+cu128")
+    laptop.file("/gpudoctor-host.json", json.dumps(laptop.json))
+    said = piped("recommend", "--root", str(laptop.root))
+    assert ", without" not in said.splitlines()[0]
+    assert "is left out: integrated." in said
+    # A tool that needs two commands says which comes after which.
+    assert re.search(r"^    pip   .*--force-reinstall.*\n    then  python -m pip install ", said, re.MULTILINE)
+
+
+def test_what_goes_into_a_compose_file_stands_alone_and_within_the_screen():
+    machine = MACHINES["container-no-gpu"]
+    report = make_report(machine, matrix(), judged(machine), subject=Subject(kind="machine", label="here"))
+    lines = step_lines(report.findings[0].fixes[0].steps[0])
+    label = lines.index("compose, in the service:")
+    assert lines[label + 1].startswith("  deploy: ")
+    assert all(len(line) <= 72 for line in lines)
+
+
+def test_a_scan_breaks_no_word_and_indents_what_goes_on(tmp_path: Path):
+    site = write_venv(tmp_path / "venv")
+    code = cuda_library(container(*(f"sm_{number}" for number in (75, 80, 86, 87, 89, 90, 100, 103, 110, 120, 121))))
+    write_distribution(site, "flash-attn", "2.7.4", files={"flash_attn_2_cuda_with_a_long_name.so": code})
+    said = on_a_terminal("scan", "flash-attn", "--python", str(tmp_path / "venv"), "--gpu", "GTX 1080", NO_COLOR="1")
+    assert "\n      it has code for sm_75 " in said
+    assert "\n      sm_1" in said  # the rest of the list, indented
+    assert all(len(line) <= 80 for line in said.splitlines() if " sm_" in line)

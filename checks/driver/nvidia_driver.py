@@ -13,7 +13,7 @@ from gpudoctor.situation.driver_library import baked_in, same_version
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
-from gpudoctor.situation.no_kernel_driver import Weight, because, equal_gpus, has_build, worthwhile
+from gpudoctor.situation.no_kernel_driver import Weight, because, by_weight_and_name, has_build, worthwhile
 from gpudoctor.situation.nvidia_driver import (
     CUDA_MISMATCH,
     NVML_MISMATCH,
@@ -185,9 +185,8 @@ def _refused(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, .
         and not situation.in_wsl
         and slug in refusals(situation, gpu)
     ]
-    return [
-        (_weight(situation, severity, gpus), gpus) for severity, gpus in (*unserved, *equal_gpus(situation, silent))
-    ]
+    weighed = (*unserved, *by_weight_and_name(situation, silent))
+    return [(_weight(situation, severity, gpus), gpus) for severity, gpus in weighed]
 
 
 def _weight(situation: Situation, severity: Weight, gpus: tuple[Gpu, ...]) -> Weight:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.compat import compat_library
 from gpudoctor.dockerfile.conda import conda_packages
+from gpudoctor.dockerfile.cuda_compat import compat_library
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change, line_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread

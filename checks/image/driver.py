@@ -9,7 +9,7 @@ from fnmatch import fnmatch
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.commands import Command, found_in_turn
-from gpudoctor.dockerfile.compat import compat_cuda, named_folders
+from gpudoctor.dockerfile.cuda_compat import compat_cuda, named_folders
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.installs import system_packages
 from gpudoctor.dockerfile.proposals import setting_finding

@@ -8,7 +8,7 @@ from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
-from gpudoctor.situation.no_kernel_driver import Weight, because, equal_gpus, worthwhile
+from gpudoctor.situation.no_kernel_driver import Weight, because, by_weight_and_name, worthwhile
 from gpudoctor.situation.nvidia_driver import (
     cuda_driver,
     driver_verdict,
@@ -45,10 +45,10 @@ def driver_too_old(situation: Situation) -> Verdicts:
     gpus = situation.usable_of("nvidia")
     untaken = tuple(gpu for _, group in because(situation, "driver-too-old") for gpu in group)
     outdated = tuple(gpu for gpu in gpus if "driver-too-old" in refusals(situation, gpu)) or untaken
-    weighed = equal_gpus(situation, [*outdated])
+    weighed = by_weight_and_name(situation, [*outdated])
     for severity, group in weighed:
         yield _gpu_needs_newer(situation, severity, group)
-    for _, group in equal_gpus(situation, [gpu for gpu in gpus if may_be_too_new(situation, gpu)]):
+    for _, group in by_weight_and_name(situation, [gpu for gpu in gpus if may_be_too_new(situation, gpu)]):
         yield _gpu_may_need_newer(situation, group)
     gpus = tuple(gpu for gpu in gpus if gpu not in outdated)
     if gpus and not any(severity == "error" for severity, _ in weighed):

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from gpudoctor.cli.install import installable, is_missing
 from gpudoctor.cli.output import place_of, print_json, print_text, teller
+from gpudoctor.command_line.option_parser import words
 from gpudoctor.command_line.options import REQUIRE
-from gpudoctor.command_line.reading import words
 from gpudoctor.command_line.running import tell
 from gpudoctor.exit_codes import of_failure
 from gpudoctor.machine import Machine

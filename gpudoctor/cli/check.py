@@ -7,7 +7,7 @@ import os
 from gpudoctor.cli.options import whole_command
 from gpudoctor.command_line.arguments import LINE
 from gpudoctor.command_line.check import check as judge_and_tell
-from gpudoctor.command_line.reading import Given, complete
+from gpudoctor.command_line.option_parser import Given, complete
 from gpudoctor.host import InputError
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
-from gpudoctor.dockerfile.compat import compat_library
+from gpudoctor.dockerfile.cuda_compat import compat_library
 from gpudoctor.dockerfile.frameworks import distributions
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.image_python import python_of

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from gpudoctor.cli.command import command
 from gpudoctor.cli.options import matrix_option, option, report_options
 from gpudoctor.command_line.arguments import ReportOptions
+from gpudoctor.command_line.option_parser import Option, words
 from gpudoctor.command_line.options import DRIVER, GPU, MATRIX
-from gpudoctor.command_line.reading import Option, words
 from gpudoctor.engine import ignore_rules, judge_recipe
 from gpudoctor.exit_codes import FailOn
 from gpudoctor.finding import Finding
@@ -62,8 +62,8 @@ def dockerfile(
     """
     from gpudoctor.cli.described_image import findings_on, machine_of
     from gpudoctor.command_line.reporting import give
-    from gpudoctor.dockerfile.reading import read_recipes
     from gpudoctor.dockerfile.recipe import Recipe
+    from gpudoctor.dockerfile.recipe_files import read_recipes
     from gpudoctor.intake.described import imagined_machine
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.report import Subject, make_report

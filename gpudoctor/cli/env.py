@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.cli.command import command
 from gpudoctor.cli.options import option, sources_options
 from gpudoctor.command_line.arguments import ReportOptions
-from gpudoctor.command_line.reading import Option
+from gpudoctor.command_line.option_parser import Option
 from gpudoctor.command_line.running import tell
 
 if TYPE_CHECKING:

@@ -18,14 +18,14 @@ from gpudoctor.cli.command import command
 from gpudoctor.cli.options import matrix_option, option, option_group
 from gpudoctor.command_line import options
 from gpudoctor.command_line.arguments import LINE, ReportOptions
-from gpudoctor.command_line.reading import read
+from gpudoctor.command_line.option_parser import read
 from gpudoctor.exit_codes import FailOn
 from gpudoctor.fleet.engines import ENGINES, engine_of
 from gpudoctor.fleet.engines.order import Order, node_names
 from gpudoctor.host import InputError
 from gpudoctor.host.input_file import reason_of
 from gpudoctor.render.fleet import FORMATS, write_fleet
-from gpudoctor.spelling import is_name
+from gpudoctor.safe_arguments import is_name
 
 if TYPE_CHECKING:
     from gpudoctor.fleet.records import FleetReport

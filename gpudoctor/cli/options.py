@@ -16,8 +16,8 @@ from gpudoctor.cli.command import Command
 from gpudoctor.cli.completion import COMPLETED
 from gpudoctor.command_line import options
 from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions, as_record, shown
+from gpudoctor.command_line.option_parser import CommandLine, Given, Option, add_variables
 from gpudoctor.command_line.project_settings import project_settings
-from gpudoctor.command_line.reading import CommandLine, Given, Option, add_variables
 from gpudoctor.host import InputError
 from gpudoctor.intake.description import Description
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from gpudoctor.cli.options import whole_command
-from gpudoctor.command_line.reading import Given, complete
+from gpudoctor.command_line.option_parser import Given, complete
 from gpudoctor.command_line.running import say
 from gpudoctor.exit_codes import USAGE, of_refusal
 from gpudoctor.preflight.arguments import LINE

@@ -51,7 +51,8 @@ def scan(
     """
     from gpudoctor.host.linux import require_linux
     from gpudoctor.matrix.load import load_matrix
-    from gpudoctor.render.scan import scan_data, scan_text
+    from gpudoctor.render.lines import print_lines
+    from gpudoctor.render.scan import scan_data, scan_lines
     from gpudoctor.scan.target import scan as scan_all
 
     require_linux()
@@ -70,7 +71,8 @@ def scan(
         sys.stdout.write(to_json(scan_data(scanned, judged)))
     else:
         again = (*given, *(("--python", python) if python else ()))
-        sys.stdout.write(scan_text(scanned, judged, again, matrix.framework_of_package))
+        lines = scan_lines(scanned, judged, again, matrix.framework_of_package)
+        print_lines(lines, sys.stdout, color=True, exact_commands=True)
     standings = {verdict.standing for _, verdicts in judged for verdict in verdicts}
     return 1 if "missing" in standings else UNKNOWN if "unknown" in standings else 0
 

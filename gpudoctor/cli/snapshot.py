@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from gpudoctor.cli.command import command
 from gpudoctor.cli.options import machine_options, option, variable_option
 from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
+from gpudoctor.command_line.option_parser import Option
 from gpudoctor.command_line.options import PRIVATE
-from gpudoctor.command_line.reading import Option
 from gpudoctor.host import InputError
 
 

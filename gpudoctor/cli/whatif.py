@@ -9,9 +9,9 @@ from msgspec import to_builtins
 from gpudoctor.cli.command import command
 from gpudoctor.cli.options import description_options, matrix_option, option, report_options, variable_option
 from gpudoctor.command_line.arguments import ReportOptions
+from gpudoctor.command_line.option_parser import words
 from gpudoctor.command_line.options import REQUIRE, WHERE
 from gpudoctor.command_line.project_settings import Settings, requirements
-from gpudoctor.command_line.reading import words
 from gpudoctor.intake.description import Description
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, TypeVar
 from msgspec import Struct
 
 from gpudoctor.command_line import options
+from gpudoctor.command_line.option_parser import CommandLine, Given
 from gpudoctor.command_line.project_settings import Settings, fail_on
-from gpudoctor.command_line.reading import CommandLine, Given
 
 if TYPE_CHECKING:
     from gpudoctor.requirement import Requirement

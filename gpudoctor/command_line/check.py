@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from gpudoctor.command_line.arguments import ExaminationOptions, as_record, shown
 from gpudoctor.command_line.interrupted_fixes import tell_if_cut_off
 from gpudoctor.command_line.machine_source import Sources, examine, with_description, with_questions_of_fixes
+from gpudoctor.command_line.option_parser import Given, words
 from gpudoctor.command_line.options import REQUIRE, WHERE, named_values
 from gpudoctor.command_line.project_settings import Settings, project_settings, requirements
-from gpudoctor.command_line.reading import Given, words
 from gpudoctor.command_line.reporting import judgement_of, present
 from gpudoctor.intake.description import Description
 from gpudoctor.matrix.load import load_matrix

@@ -9,9 +9,9 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from gpudoctor.command_line.arguments import ExaminationOptions, ReportOptions
+from gpudoctor.command_line.option_parser import words
 from gpudoctor.command_line.options import REQUIRE, WHERE
 from gpudoctor.command_line.project_settings import Settings, project_settings
-from gpudoctor.command_line.reading import words
 from gpudoctor.host import Host, InputError, LiveHost
 from gpudoctor.intake.description import Description
 from gpudoctor.report import Subject

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, get_args
 
-from gpudoctor.command_line.reading import Option
+from gpudoctor.command_line.option_parser import Option
 from gpudoctor.host import InputError
 from gpudoctor.machine import Level
 from gpudoctor.render.formats import FORMATS

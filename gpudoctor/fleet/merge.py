@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from gpudoctor.exit_codes import FailOn, exit_code
 from gpudoctor.finding import SEVERITIES, Layer, Severity, Verdict
 from gpudoctor.fleet.documents import Document, FoundThere
+from gpudoctor.fleet.judged_nodes import Node, Reader
 from gpudoctor.fleet.names import natural, short, stem
-from gpudoctor.fleet.nodes import Node, Reader
 from gpudoctor.fleet.norms import LEAST, Norm, Split, golden_norm, majority, norm_of
 from gpudoctor.fleet.readers import ComparedFact
 from gpudoctor.fleet.records import FleetNode, FleetProblem, FleetReport, NodeGroup, Odd, Undecided

@@ -9,7 +9,7 @@ from gpudoctor.finding import Verdict
 from gpudoctor.fleet.names import folded, natural
 from gpudoctor.fleet.records import FleetReport, NodeGroup
 from gpudoctor.plain_text import enumeration
-from gpudoctor.spelling import is_name
+from gpudoctor.safe_arguments import is_name
 
 _OF_THE_REQUEST = frozenset(("job-without-gpu", "container-no-gpu"))
 """Problems of how a job or container was started: another one works on the same node."""

@@ -13,7 +13,7 @@ from gpudoctor.matrix import rows
 from gpudoctor.matrix.fields import wrong_expression, wrong_expressions, wrong_specifier, wrong_specifiers
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows import KEYS, check_template
-from gpudoctor.spelling import is_name, is_version
+from gpudoctor.safe_arguments import is_name, is_version
 
 _NOT_ITS_EXAMPLE = "the pattern does not match its example"
 _SLUG = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*$")

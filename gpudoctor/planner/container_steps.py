@@ -12,8 +12,8 @@ _NVIDIA = {
     "docker": "docker run --gpus all{groups} ...",
     "podman": "podman run --device nvidia.com/gpu=all{groups} ...\n"
     "  (the host needs: nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml)",
-    "compose": "compose, in the service:  deploy: {resources: {reservations: {devices: "
-    "[{driver: nvidia, count: all, capabilities: [gpu]}]}}}{group_add}",
+    "compose": "compose, in the service:\n  deploy: {resources: {reservations: {devices:\n"
+    "    [{driver: nvidia, count: all, capabilities: [gpu]}]}}}{group_add}",
     "podman-compose": "compose, in the service:  devices: [nvidia.com/gpu=all]{group_add}",
     "kubernetes": _IN_KUBERNETES % "nvidia.com/gpu",
     "apptainer": "apptainer exec --nv ...",

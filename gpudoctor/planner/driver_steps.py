@@ -17,7 +17,7 @@ from gpudoctor.plain_text import capital
 from gpudoctor.planner.place import Family, Place
 from gpudoctor.planner.system_packages import INSTALL, LAYERING, REMOVE, elsewhere, install, is_fixed
 from gpudoctor.planner.system_steps import reboot
-from gpudoctor.spelling import is_version
+from gpudoctor.safe_arguments import is_version
 from gpudoctor.step import ManualStep, RunStep, Step, as_root
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ def _from_repository(place: Place, remedy: InstallDriver, row: DriverPackage) ->
     command = f"{installer} {' '.join(row.packages)}".strip()
     if row.pin:
         command = f"{installer} {row.pin}\nand then, so that this one is already in effect:\n{command}"
-    told = f"From {row.repository}: {command}" if row.repository else command
+    told = f"From {row.repository}:\n{command}" if row.repository else command
     then = [f"{row.then}."] if row.then and not is_fixed(place) else []
     if back and row.pin:
         then.append("apt-get full-upgrade\ntakes the other packages of the present driver down to that branch, too.")

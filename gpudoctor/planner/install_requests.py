@@ -16,8 +16,8 @@ from gpudoctor.machine import Distribution, Machine, ProjectPackage, Torch, Torc
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.safe_arguments import is_name, is_version
 from gpudoctor.situation import Situation
-from gpudoctor.spelling import is_name, is_version
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix

@@ -31,8 +31,8 @@ from gpudoctor.planner.leftovers import (
     stray_records,
 )
 from gpudoctor.planner.place import IN_THE_IMAGE, Place
+from gpudoctor.safe_arguments import is_version
 from gpudoctor.situation import Situation
-from gpudoctor.spelling import is_version
 from gpudoctor.step import ManualStep, RunStep, Step
 
 NEW_VENV = ".venv-gpu"

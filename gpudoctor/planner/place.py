@@ -11,8 +11,8 @@ from msgspec import Struct, field
 from gpudoctor.finding import Risk
 from gpudoctor.machine import OVERRIDE, READ_ONLY, Installers, InstallerSettings, Machine, Os, PythonEnvironment
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
+from gpudoctor.safe_arguments import is_name, is_version
 from gpudoctor.situation.installer import installer
-from gpudoctor.spelling import is_name, is_version
 
 Tool = Literal[
     "pip", "uv", "uv-project", "poetry", "pdm", "pipenv", "hatch", "pip-tools", "pixi", "managed", "nowhere"

@@ -9,8 +9,9 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gpudoctor.finding import Finding
+from gpudoctor.finding import Finding, ReplaceTorch
 from gpudoctor.machine import Machine
+from gpudoctor.planner.effects import effect
 from gpudoctor.planner.place import Place
 from gpudoctor.planner.plan import command_key, same_step, steps_together
 from gpudoctor.planner.tasks import CONTAINER, DRIVER, Task
@@ -95,11 +96,16 @@ class _Drawn(Struct, frozen=True):
 
 
 def _steps(tasks: Iterable[Task], here: Place, situation: Situation) -> list[_Drawn]:
+    """The steps of tasks. Those behind another torch are for an environment that has it: none brings the old back."""
     drawn: list[_Drawn] = []
+    reached = situation
     for _, group in groupby(tasks, key=lambda task: (task.because, command_key(task.remedy))):
         together = tuple(group)
         task = together[-1]
-        steps = steps_together([task.remedy for task in together], here, situation)
+        steps = steps_together([task.remedy for task in together], here, reached)
+        for other in together:
+            if isinstance(other.remedy, ReplaceTorch):
+                reached = reached.on(effect(other.remedy, reached).machine)
         for number, step in enumerate(steps):
             waits = task.ends and number == len(steps) - 1 and is_reboot(step)
             _draw(drawn, _Drawn(step, task.because, task.stage, _replaces(step, situation.machine), waits))
@@ -152,13 +158,20 @@ def is_reboot(step: Step) -> bool:
 
 
 def _replaces(step: Step, machine: Machine) -> tuple[str, ...]:
-    """The installed packages that a command names after its verb."""
+    """The installed packages that a command names after its verb, but for a release that it only holds in place."""
     if not isinstance(step, RunStep) or step.risk != "replaces":
         return ()
     verb = next((at for at, word in enumerate(step.argv) if word in _VERBS), len(step.argv))
-    names = (re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", word) for word in step.argv[verb + 1 :])
-    found = (machine.installed(name[0]) for name in names if name)
-    return tuple(dict.fromkeys(f"{had.name} {had.version}" for had in found if had))
+    names = ((re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", word), word) for word in step.argv[verb + 1 :])
+    found = ((machine.installed(name[0]), word) for name, word in names if name)
+    again = "--force-reinstall" in step.argv
+    return tuple(
+        dict.fromkeys(
+            f"{had.name} {had.version}"
+            for had, word in found
+            if had and (again or word != f"{had.name}=={had.version}")
+        )
+    )
 
 
 def _why_not(step: Step, here: Place, allowed: Permissions) -> str:

@@ -14,7 +14,7 @@ from gpudoctor.matrix.versions import public_version
 from gpudoctor.plain_text import without_controls
 from gpudoctor.planner.install_requests import Wanted, named_by_project, places_that_ask, rocm_triton, several_decide
 from gpudoctor.planner.place import Place
-from gpudoctor.spelling import is_name
+from gpudoctor.safe_arguments import is_name
 from gpudoctor.step import ManualStep, RunStep, Step
 
 if TYPE_CHECKING:

@@ -35,10 +35,10 @@ from gpudoctor.planner.install_requests import (
 from gpudoctor.planner.installer_obstacle import installer_obstacle, project_obstacle
 from gpudoctor.planner.leftovers import leftovers, remove_leftovers, stray_records
 from gpudoctor.planner.place import Place, is_path, is_variable, risk_of
+from gpudoctor.safe_arguments import is_index, is_name, is_specifier, is_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import remedy_for_path
 from gpudoctor.situation.nvidia_driver import cuda_driver, driver_verdict
-from gpudoctor.spelling import is_index, is_name, is_specifier, is_version
 from gpudoctor.step import EnvStep, ManualStep, RunStep, Step
 
 _EXTRA = r"[a-z0-9-]+(,[a-z0-9-]+)*"

@@ -10,7 +10,7 @@ from gpudoctor.matrix.driver_packages import kernel_package
 from gpudoctor.matrix.versions import figures
 from gpudoctor.plain_text import capital
 from gpudoctor.planner.place import Family, Place, by_manager
-from gpudoctor.spelling import is_name, is_version
+from gpudoctor.safe_arguments import is_name, is_version
 from gpudoctor.step import ManualStep, Step, as_root
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from gpudoctor.finding import BlockModule, JoinGroup, LoadModule, RebuildModule,
 from gpudoctor.plain_text import capital
 from gpudoctor.planner.place import Family, Place, by_manager, is_path
 from gpudoctor.planner.system_packages import INSTALL, elsewhere, exact_package, is_fixed
-from gpudoctor.spelling import is_name, is_version
+from gpudoctor.safe_arguments import is_name, is_version
 from gpudoctor.step import ManualStep, Step, as_root
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.command_line import options
-from gpudoctor.command_line.reading import CommandLine, Option
+from gpudoctor.command_line.option_parser import CommandLine, Option
 
 LINE = CommandLine(
     (

@@ -7,7 +7,7 @@ import time
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, cast
 
-from gpudoctor.command_line.reading import FALSE, Given
+from gpudoctor.command_line.option_parser import FALSE, Given
 from gpudoctor.command_line.running import open_streams, say
 from gpudoctor.exit_codes import INTERNAL_FAULT, USAGE, of_refusal
 from gpudoctor.host import InputError, LiveHost

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from gpudoctor.report import Report, Subject, make_report
 
 if TYPE_CHECKING:
-    from gpudoctor.command_line.reading import Given
+    from gpudoctor.command_line.option_parser import Given
     from gpudoctor.preflight.gate import Passage
 
 
@@ -44,8 +44,8 @@ def _refuse(report: Report, given: Given, code: int) -> None:
         from gpudoctor.render.text import print_report
 
         print_report(report, sys.stderr, ReportStyle(verbose=True, color=True))
+    from gpudoctor.command_line.option_parser import words
     from gpudoctor.command_line.options import MATRIX, PYTHON, REQUIRE
-    from gpudoctor.command_line.reading import words
     from gpudoctor.render.lines import print_lines
     from gpudoctor.render.refusal import refusal_lines
 

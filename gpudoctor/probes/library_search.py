@@ -24,8 +24,8 @@ from gpudoctor.frameworks.torch.probes.libraries import expanded, library_folder
 from gpudoctor.host import Host
 from gpudoctor.machine import MissingLibrary, PythonEnvironment
 from gpudoctor.probes.elf_files import ask_elf
+from gpudoctor.probes.folder_listing import FolderNames
 from gpudoctor.probes.gpu_libraries import OF_GPU_TORCH, is_gpu_library
-from gpudoctor.probes.listing import FolderNames
 from gpudoctor.probes.load_path import search
 from gpudoctor.probes.record import damage, ends_early
 

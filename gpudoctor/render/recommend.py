@@ -72,6 +72,8 @@ def recommendation_lines(
 
 
 _LEFT_OUT = ") is left out: "
+_BESIDE = f"{_LEFT_OUT}integrated."
+"""Integrated graphics beside a GPU: nobody misses it."""
 
 
 def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
@@ -91,7 +93,7 @@ def _headline(answer: Recommendation, served: list[Recommended]) -> Line:
     if not answer.known:
         return [(f"No {answer.framework} build is known to work with {gpu_names(answer.gpus)}.", "bold yellow")]
     sure = "" if answer.certain else " (a GPU or its driver is unknown)"
-    left_out = [note.partition(" (")[0] for note in answer.notes if _LEFT_OUT in note]
+    left_out = [note.partition(" (")[0] for note in answer.notes if _LEFT_OUT in note and _BESIDE not in note]
     without = f", without {' and '.join(dict.fromkeys(left_out))}" if left_out else ""
     style = "bold green" if answer.certain and not left_out else "bold yellow"
     undriven = "No one driver supports all of these GPUs. " if answer.undriven else ""
@@ -154,6 +156,7 @@ def _choice(choice: Recommended, framework: str, *, best: bool, verbose: bool) -
         yield [("    ", ""), (why, "")]
     for name, value in choice.env.items():
         yield [("    env   ", "dim"), (f"export {name}={shlex.quote(value)}", "command")]
+    told = ""
     for way, command in choice.commands.items():
         if not (verbose or way.shown == "always" or (best and way.shown == "best")):
             continue
@@ -162,7 +165,11 @@ def _choice(choice: Recommended, framework: str, *, best: bool, verbose: bool) -
             yield [(f"    {way.label}:", "dim")]
             yield from ([(f"      {line}", style)] for line in command)
         else:
-            yield [(f"    {way.label:<6}", "dim"), (command_line(command), "command")]
+            yield [
+                (f"    {'then' if way.label == told else way.label:<6}", "dim"),
+                (command_line(command), "command"),
+            ]
+            told = way.label
             if any("===" in word for word in command):
                 yield [(f"          {EXACTLY}", "dim")]
 

@@ -11,13 +11,13 @@ from gpudoctor.codeobjects import Code
 from gpudoctor.machine import Gpu
 from gpudoctor.plain_text import enumeration
 from gpudoctor.records import view_as
-from gpudoctor.render.lines import printable
-from gpudoctor.render.steps import command_line
+from gpudoctor.render.next_command import next_line
 from gpudoctor.scan.library import Library, combined_code
 from gpudoctor.situation.gpu_groups import gpu_names
 
 if TYPE_CHECKING:
     from gpudoctor.render.documents import LibrariesWithoutCode, Scan, ScannedFor, ScannedLibrary
+    from gpudoctor.render.lines import Line
     from gpudoctor.scan.target import ScanResult
     from gpudoctor.scan.verdicts import Verdict
 
@@ -66,21 +66,26 @@ def _without_code(verdict: Verdict) -> LibrariesWithoutCode:
     return LibrariesWithoutCode(verdict.libraries[0].owner or None, paths, verdict.why)
 
 
-def scan_text(
+def scan_lines(
     scanned: list[ScanResult],
     judged: list[tuple[Gpu, list[Verdict]]],
     again: tuple[str, ...] = (),
     framework_of: Callable[[str], str | None] = lambda owner: None,
-) -> str:
+) -> Iterator[Line]:
     """How it stands, what has no code for the GPUs, worst first, then the code of each library and what to type.
     `again`: what was scanned, as the command line has it; `framework_of`: the framework beside torch that a
     distribution belongs to."""
-    lines: list[str] = [_headline(scanned, judged), ""]
+    yield [(_headline(scanned, judged), "bold")]
+    yield []
     for gpu, verdicts in judged:
-        lines += [f"{gpu.name} ({gpu.arch.value or 'architecture unknown'})", *_gpu(verdicts), ""]
+        yield [(f"{gpu.name} ({gpu.arch.value or 'architecture unknown'})", "bold")]
+        yield from _gpu(verdicts)
+        yield []
     for found in scanned:
-        lines += [found.label, *_inventory(found.libraries), ""]
-    return printable("\n".join([*lines, *_next(scanned, judged, again, framework_of), ""]))
+        yield [(found.label, "bold")]
+        yield from ([(text, "")] for text in _inventory(found.libraries))
+        yield []
+    yield from _next(scanned, judged, again, framework_of)
 
 
 def _headline(scanned: list[ScanResult], judged: list[tuple[Gpu, list[Verdict]]]) -> str:
@@ -103,7 +108,7 @@ def _next(
     judged: list[tuple[Gpu, list[Verdict]]],
     again: tuple[str, ...],
     framework_of: Callable[[str], str | None],
-) -> Iterator[str]:
+) -> Iterator[Line]:
     missing = [(gpu, one.owner) for gpu, verdicts in judged for one in verdicts if one.standing == "missing"]
     argv: tuple[str, ...] = ("gpudoctor", "check")
     if missing:
@@ -111,27 +116,27 @@ def _next(
         framework = framework_of(owner.partition(" ")[0])
         argv = ("gpudoctor", "recommend", "--gpu", gpu.name, *(("--framework", framework) if framework else ()))
     elif not judged and any(found.libraries for found in scanned):
-        yield "With --gpu, scan tells whether all of this runs on a GPU that you name, such as an RTX 4090."
+        yield [("With --gpu, scan tells whether all of this runs on a GPU that you name, such as an RTX 4090.", "")]
         argv = ("gpudoctor", "scan", "--gpu", "RTX 4090", *again)
-    yield f"Next: {command_line(argv)}"
+    yield next_line(argv)
 
 
-def _gpu(verdicts: list[Verdict]) -> Iterator[str]:
+def _gpu(verdicts: list[Verdict]) -> Iterator[Line]:
     for verdict in verdicts:
         if verdict.standing == "carried":
             continue
         names = enumeration([library.path.rpartition("/")[2] for library in verdict.libraries], _MOST_NAMED)
         owner = f"{verdict.libraries[0].owner}: " if verdict.libraries[0].owner else ""
-        yield f"  {_MARKS[verdict.standing]} {owner}{names}: {verdict.why}"
+        yield [(f"  {_MARKS[verdict.standing]} ", ""), (f"{owner}{names}: {verdict.why}", "")]
         if verdict.standing == "missing":
             carried = combined_code([library.code for library in verdict.libraries])
-            yield f"      it has code for {_archs(carried) or 'nothing'}"
+            yield [(f"      it has code for {_archs(carried) or 'nothing'}", "")]
     bad = {verdict.owner for verdict in verdicts if verdict.standing in ("missing", "unknown")}
     fine = {verdict.owner: None for verdict in verdicts if verdict.standing == "carried" and verdict.owner not in bad}
     if fine:
-        yield f"  ✓ {', '.join(sorted(fine))}"
+        yield [("  ✓ ", ""), (", ".join(sorted(fine)), "")]
     if not verdicts:
-        yield "  no library with GPU code"
+        yield [("  no library with GPU code", "")]
 
 
 def _inventory(libraries: tuple[Library, ...]) -> Iterator[str]:

@@ -20,6 +20,7 @@ from gpudoctor.scan.library import Library, Progress, libraries
 from gpudoctor.scan.places import Files, Wheel, below, is_zip
 
 _NOT_CODE = ("not an ELF file", "an empty file")
+_INTERPRETER = r"python[\d.]*"
 _WHEEL_NAME = r"(?P<name>[^-]+)-(?P<version>[^-]+)(?:-\d[^-]*)?-[^-]+-[^-]+-[^-]+\.whl$"
 
 
@@ -54,6 +55,8 @@ def _scan_one(text: str, host: Host, python: str | None, progress: Progress | No
     if not text or "\0" in text:
         raise InputError("name a library, a wheel, a folder or an installed distribution")
     path = os.path.abspath(os.path.expanduser(text))
+    if os.path.isfile(path) and re.fullmatch(_INTERPRETER, os.path.basename(path)):
+        return _scan_environment(environment.active(host, path), text, progress)
     if os.path.isfile(path):
         try:
             return _scan_file(text, path, progress)

@@ -170,7 +170,7 @@ def worthwhile(situation: Situation, gpus: tuple[Gpu, ...], fixes: tuple[Fix, ..
     return (no_build_for(gpus),)
 
 
-def equal_gpus(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
+def by_weight_and_name(situation: Situation, gpus: list[Gpu]) -> list[tuple[Weight, tuple[Gpu, ...]]]:
     """GPUs of one name and severity together."""
     groups = group_by(gpus, lambda gpu: (weight(situation, gpu), gpu.name))
     return [(severity, group) for (severity, _), group in groups.items()]
@@ -185,7 +185,7 @@ def because(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ..
         gpu for gpu in gpus_without_driver(situation, "nvidia") if next(_nvidia_reasons(situation, gpu)) == slug
     ]
     amd = [gpu for gpu in gpus_without_driver(situation, "amd") if next(_amd_reasons(situation, gpu)) == slug]
-    return equal_gpus(situation, nvidia + amd)
+    return by_weight_and_name(situation, nvidia + amd)
 
 
 def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
@@ -262,7 +262,7 @@ def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu
         return []
     bound = [gpu for gpu in machine.of_vendor("amd") if gpu.driver.value == "amdgpu" and gpu.kfd_node is None]
     wanted = [gpu for gpu in bound if gpu.arch.known and not (gpu.integrated and weight(situation, gpu) == "note")]
-    return equal_gpus(situation, [gpu for gpu in wanted if next(_kfd_reasons(situation, gpu)) == slug])
+    return by_weight_and_name(situation, [gpu for gpu in wanted if next(_kfd_reasons(situation, gpu)) == slug])
 
 
 def _kfd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gpudoctor.fleet.names import expanded
 from gpudoctor.host import InputError
-from gpudoctor.spelling import is_name
+from gpudoctor.safe_arguments import is_name
 
 FOR_ENGINE = 0.25
 """The share of the time that an engine needs: to start a process on every node, and to bring answers back."""

@@ -112,7 +112,7 @@ def index_url(template: str, base: str, build: str, rocm: str) -> str:
 
 
 def _check_index(base: str, template: str) -> None:
-    from gpudoctor.spelling import is_index
+    from gpudoctor.safe_arguments import is_index
 
     check_template(template, "base", "build", "rocm")
     if re.search("[?#]", base) or not is_index(index_url(template, base, "cu128", "6.4")):

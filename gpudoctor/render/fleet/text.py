@@ -60,8 +60,8 @@ def fleet_lines(report: FleetReport, *, verbose: bool) -> Iterator[Line]:
 
 
 def _next(report: FleetReport) -> Iterator[Line]:
-    """What to type on the nodes that have a plan, the worst first; else what explains the first problem, or what
-    checks the nodes that only differ."""
+    """What to type on the nodes that have a plan, the worst first; else what explains the first problem, what checks
+    the nodes that only differ, or what proves that equal ones compute together."""
     plans = [group for group in by_weight(report.groups) if group.fixes]
     if plans:
         yield []
@@ -72,6 +72,26 @@ def _next(report: FleetReport) -> Iterator[Line]:
     elif odd := tuple(node.name for node in report.nodes if node.verdict in ("error", "warning")):
         yield []
         yield next_line(("gpudoctor", "check"), f"Next, on {_short(folded(odd))}: ")
+    elif report.verdict == "ok" and len(nodes := _most_alike(report)) > 1:
+        yield []
+        yield [("`gpudoctor fleet pair` proves that they compute together, and names a node that does not.", "")]
+        yield next_line(_pair_command(nodes), f"Next, on each of {_short(folded(nodes))}: ")
+
+
+def _most_alike(report: FleetReport) -> list[str]:
+    """The nodes with the GPU that most of them have: those of another vendor could not compute with them."""
+    alike: dict[str, list[str]] = {}
+    for group in report.groups:
+        if group.gpu:
+            alike.setdefault(group.gpu, []).extend(group.nodes)
+    return max(alike.values(), key=len, default=[])
+
+
+def _pair_command(nodes: list[str]) -> tuple[str, ...]:
+    """What starts `fleet pair` on nodes; the first of them is where they meet."""
+    meeting = ("--rdzv-backend", "c10d", "--rdzv-endpoint", f"{min(nodes)}:29500")
+    everywhere = ("--nnodes", str(len(nodes)), "--nproc-per-node", "gpu")
+    return ("torchrun", *everywhere, *meeting, "-m", "gpudoctor", "fleet", "pair")
 
 
 def _machines(report: FleetReport) -> Iterator[Line]:

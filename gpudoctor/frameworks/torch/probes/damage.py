@@ -14,7 +14,7 @@ from itertools import islice
 
 from gpudoctor.host import FileStat, Host
 from gpudoctor.machine import DamagedFile, Fact
-from gpudoctor.probes.listing import FolderNames
+from gpudoctor.probes.folder_listing import FolderNames
 from gpudoctor.probes.record import ends_early, locked_programs, programs_in, record_pieces
 
 _LOOKED_AT = (

@@ -21,8 +21,8 @@ from gpudoctor.host import Host
 from gpudoctor.machine import Fact, absent, known, unknown
 from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.elf_files import ask_elf
+from gpudoctor.probes.folder_listing import FolderNames
 from gpudoctor.probes.import_path import ImportPath
-from gpudoctor.probes.listing import FolderNames
 from gpudoctor.probes.load_path import DRIVER_OWN
 
 _MOST_LIBRARIES = 150

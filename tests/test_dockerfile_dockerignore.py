@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.dockerfile.ignored import without_ignored
+from gpudoctor.dockerfile.dockerignore import without_ignored
 from tests.test_dockerfile import dockerfile_report
 
 RULES = [

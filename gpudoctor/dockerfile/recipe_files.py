@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.compose import Service, read_compose
 from gpudoctor.dockerfile.devcontainer import read_devcontainer
-from gpudoctor.dockerfile.ignored import without_ignored
+from gpudoctor.dockerfile.dockerignore import without_ignored
 from gpudoctor.dockerfile.image import Image, Later
 from gpudoctor.dockerfile.kubernetes import is_manifest, read_manifests
 from gpudoctor.dockerfile.other_files import installing, other_kind
