@@ -48,6 +48,9 @@ PACKAGES = {
     "environment.yml": "channels: [pytorch]\ndependencies:\n  - pytorch=2.5.1\n  - pytorch-cuda=12.4\n",
     "requirements-gpu.txt": "torch==2.6.0\n",
     "pyproject.toml": '[project]\nname = "a"\nversion = "1"\ndependencies = ["torch==2.6.0"]\n[tool.uv]\n',
+    "pixi.toml": '[pypi-dependencies]\ntorch = {version = "==2.6.0", index = "https://download.pytorch.org/whl/cu126"}\n',
+    "train.slurm": "#!/bin/bash\n#SBATCH --gres=gpu:1\npip install torch==2.6.0\nsrun python train.py\n",
+    "setup.sh": "python3 -m venv v && . v/bin/activate\npip install torch==2.6.0\n",
     "poetry/pyproject.toml": '[tool.poetry]\nname = "a"\n[tool.poetry.dependencies]\ntorch = "2.6.0"\n',
 }
 
@@ -60,6 +63,40 @@ def test_what_a_list_of_packages_installs_is_judged(tmp_path: Path, name: str):
     assert found["slug"] == "torch-no-arch-for-gpu"
     assert "2.7.0" in (fix := found["fixes"][0]["steps"][0]["text"]) and "cu128" in fix
     assert dockerfile_report(tmp_path / name, "--gpu", "RTX 4090")["verdict"] == "ok"
+
+
+@pytest.mark.parametrize("name", ["environment.yml", "requirements.txt", "pyproject.toml", "pixi.toml"])
+def test_of_a_folder_without_a_recipe_its_lists_of_packages_are_judged(tmp_path: Path, name: str):
+    (tmp_path / name).write_text(PACKAGES.get(name, "torch==2.6.0\n"))
+    if name != "pyproject.toml":
+        (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
+    (found,) = dockerfile_report(tmp_path, "--gpu", "RTX 5090")["findings"]
+    assert found["slug"] == "torch-no-arch-for-gpu"
+    assert dockerfile_report(tmp_path, "--gpu", "RTX 4090")["verdict"] == "ok"
+    (tmp_path / "Dockerfile").write_text("FROM python:3.12\n")
+    assert dockerfile_report(tmp_path, "--gpu", "RTX 5090")["findings"] == []
+
+
+def test_of_the_environments_of_a_pixi_toml_the_installed_one_counts(tmp_path: Path):
+    (tmp_path / "pixi.toml").write_text(
+        "[feature.cuda.target.linux-64.pypi-dependencies]\n"
+        'torch = {version = "==2.6.0", index = "https://download.pytorch.org/whl/cu126"}\n'
+        '[feature.cpu.pypi-dependencies]\ntorch = {version = "*", index = "https://download.pytorch.org/whl/cpu"}\n'
+        '[environments]\ndefault = ["cuda"]\nsmall = {features = ["cpu"]}\n'
+    )
+    assert dockerfile_report(tmp_path, "--gpu", "RTX 4090")["verdict"] == "ok"
+    (tmp_path / "Dockerfile").write_text("FROM ghcr.io/prefix-dev/pixi:0.59.0\nCOPY . .\nRUN pixi install -e small\n")
+    assert [one["slug"] for one in dockerfile_report(tmp_path, "--gpu", "RTX 4090")["findings"]] == ["torch-cpu-only"]
+
+
+@pytest.mark.parametrize(("build", "verdict"), [("=pypi_0", "unknown"), ("=py311_cu118", "ok")])
+def test_what_conda_exported_of_pip_s_packages_is_no_torch_of_conda(tmp_path: Path, build: str, verdict: str):
+    """Its own torchvision tells nothing then: conda finds no such torch, and pip would bring another."""
+    name = "torch" if "pypi" in build else "pytorch"
+    lines = f"channels: [pytorch]\ndependencies:\n  - torchvision=0.15.2=py311_cu118\n  - {name}=2.0.1{build}\n"
+    (tmp_path / "environment.yml").write_text(f"{lines}  - pytorch-cuda=11.8\n")
+    report = dockerfile_report(tmp_path / "environment.yml", "--gpu", "RTX 4090")
+    assert (report["verdict"], report["findings"]) == (verdict, [])
 
 
 def test_conda_takes_a_build_for_the_gpu_of_the_machine_that_it_runs_on(tmp_path: Path):
