@@ -202,6 +202,21 @@ def test_a_file_that_was_emptied_is_gone(site):
     assert remedies(machine(site), "requirements-incomplete") == ["ReinstallPackage sympy1.14.0"]
 
 
+@pytest.mark.parametrize(("modules", "gone"), [("sympy", True), ("isympy\nsympy\n", True), ("isympy\nother", False)])
+def test_of_a_package_without_a_record_its_modules_tell_whether_it_is_there(site, modules, gone):
+    (site / "isympy.py").write_text("import sympy\n")
+    info = next(site.glob("sympy-*.dist-info"))
+    (info / "RECORD").unlink()
+    (info / "top_level.txt").write_text(modules)
+    assert told(machine(site), "GPD432") == []
+    shutil.rmtree(site / "sympy")
+    if gone:
+        assert remedies(machine(site), "requirements-incomplete") == ["ReinstallPackage sympy1.14.0"]
+    assert told(machine(site), "GPD432") == ([("requirements-incomplete", "warning")] if gone else [])
+    (info / "top_level.txt").unlink()
+    assert told(machine(site), "GPD432") == []
+
+
 def test_a_module_without_a_record_is_there(site):
     shutil.rmtree(next(site.glob("typing_extensions-*.dist-info")))
     assert told(machine(site), "GPD432") == []
