@@ -18,7 +18,7 @@ from gpudoctor.probes.installers import probe_installers
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.record import damage
 from gpudoctor.situation import Situation
-from gpudoctor.step import RunStep
+from gpudoctor.step import ManualStep, RunStep
 from tests.support.check_cases import matrix
 from tests.support.environments import write_conda, write_conda_record, write_distribution, write_torch, write_venv
 from tests.support.judging import finding, judged, plan_of, remedies, severity, told
@@ -432,6 +432,23 @@ def test_a_link_that_leads_nowhere_is_removed_before_pip_writes_through_it(site,
     remove, install = plan_of(with_environment(found, installers=installers), Permissions(packages=True)).to_run
     assert remove.argv == ("rm", "-f", str(path))
     assert any(word.startswith(name.removesuffix(".py").replace("_", "-")) for word in install.argv)
+    closed = replace(installers, writable=known(False, str(site)))
+    (shown,) = plan_of(with_environment(found, installers=closed), Permissions(packages=True)).steps
+    assert isinstance(shown.step, ManualStep)
+    first, second, third = shown.step.text.splitlines()
+    assert f"{site} cannot be written to" in first and second == f"rm -f {path}" and "pip install" in third
+
+
+def test_an_old_package_of_distutils_is_removed_before_pip_refuses_to(site):
+    shutil.rmtree(next(site.glob("sympy-*.dist-info")))
+    record = site / "sympy-1.12-py3.12.egg-info"
+    record.write_text("Metadata-Version: 1.1\nName: sympy\nVersion: 1.12\n")
+    assert severity(machine(site), "requirements-incomplete") == "warning"
+    remove_it, install = plan_of(machine(site), Permissions(packages=True)).to_run
+    assert remove_it.argv == ("rm", "-rf", str(record))
+    assert "sympy>=1.13.3" in install.argv
+    record.write_text("Metadata-Version: 1.1\nName: sympy\nVersion: 1.14.0\n")
+    assert told(machine(site), "GPD432") == []
 
 
 def test_what_another_cuda_replaces_is_removed_once(site):

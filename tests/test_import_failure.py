@@ -452,6 +452,21 @@ def test_an_interpreter_that_is_gone_or_of_another_version_is_told_from_files(
     )
 
 
+@pytest.mark.parametrize("level", ["static", None])
+def test_a_venv_that_a_zip_brought_without_its_links_is_broken(tmp_path: Path, level: str | None) -> None:
+    """Of a link such an archive keeps a file with the name that it led to."""
+    write_environment(tmp_path)
+    for link in (tmp_path / "venv/bin").glob("python*"):
+        target = str(link.readlink())
+        link.unlink()
+        link.write_text(target)
+        link.chmod(0o755)
+    machine = examined(tmp_path, level)
+    assert problems(machine) == ["environment-broken"]
+    text = finding(machine, "environment-broken").fixes[0].remedies[0].text  # type: ignore[union-attr]
+    assert f"-m venv --without-pip {tmp_path}/venv" in text
+
+
 def test_the_venv_that_the_fix_makes_again_sees_its_packages(tmp_path: Path) -> None:
     write_environment(tmp_path)
     for link in (tmp_path / "venv/bin").glob("python*"):
