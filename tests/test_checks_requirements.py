@@ -451,6 +451,18 @@ def test_an_old_package_of_distutils_is_removed_before_pip_refuses_to(site):
     assert told(machine(site), "GPD432") == []
 
 
+@pytest.mark.parametrize(("build", "wanted"), [("cpu", "torch==2.9.1+cu130"), ("cu128", "torch==2.9.1+cu128")])
+def test_the_torch_of_an_interrupted_change_comes_back_in_its_release(tmp_path: Path, build: str, wanted: str):
+    """In place of a CPU build one for the GPU comes, and no newer torch than the rest was made for."""
+    site = write_venv(tmp_path / "venv")
+    write_torch(site, f"2.9.1+{build}", "12.8" if build == "cu128" else None, dist_version=f"2.9.1+{build}")
+    for part in (site / "torch/__init__.py", site / "torch/version.py", next(site.glob("torch-*.dist-info/RECORD"))):
+        part.unlink()
+    assert [slug for slug, _ in told(machine(site))][:1] == ["torch-install-interrupted"]
+    steps = plan_of(machine(site), Permissions(packages=True)).to_run
+    assert [word for step in steps for word in step.argv if word.startswith("torch==")] == [wanted]
+
+
 def test_what_another_cuda_replaces_is_removed_once(site):
     """The remains name no version: the best build here is of CUDA 13, and its wheels take the place of CUDA 12's."""
     remove(site, "torch")
