@@ -658,3 +658,10 @@ def test_a_missing_cuda_toolkit_is_the_cause_where_the_libraries_that_it_pins_ar
     (remedy,) = finding(lost, "requirements-incomplete").fixes[0].remedies
     assert isinstance(remedy, ReplacePackage) and (remedy.name, remedy.extra) == ("cuda-toolkit", "cufft")
     assert [type(planned.step) for planned in plan_of(lost).steps] == [RunStep], "nothing is left to a person"
+
+
+@pytest.mark.parametrize(("package", "module"), [("cupy-cuda13x", "cupy"), ("onnxruntime-gpu", "onnxruntime")])
+def test_a_package_that_needs_another_is_named_as_it_is_imported(site, package, module):
+    write_distribution(site, package, "14.2.0", requires=("numpy>=2",), files={f"{module}/__init__.py": "#"})
+    remove(site, "numpy")
+    assert f"`import {module}` fails" in finding(machine(site), "requirements-incomplete").message
