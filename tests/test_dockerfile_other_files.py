@@ -108,6 +108,22 @@ def test_conda_takes_a_build_for_the_gpu_of_the_machine_that_it_runs_on(tmp_path
     assert [one["slug"] for one in dockerfile_report(tmp_path, "--gpu", "RTX 4090")["findings"]] == ["torch-cpu-only"]
 
 
+@pytest.mark.parametrize(
+    ("spec", "found"),
+    [
+        ("pytorch=2.5.1=cpu_mkl*", ["torch-cpu-only"]),
+        ("pytorch=2.5.1=cpu_generic_py312_h0_0", ["torch-cpu-only"]),
+        ("pytorch-cpu", ["torch-cpu-only"]),
+        ("pytorch=2.5.1=cuda126*", []),
+        ("pytorch-gpu", []),
+    ],
+)
+def test_a_build_for_cpus_that_a_spec_of_conda_forge_names(tmp_path: Path, spec: str, found: list[str]):
+    (tmp_path / "environment.yml").write_text(f"channels: [conda-forge]\ndependencies:\n  - {spec}\n")
+    report = dockerfile_report(tmp_path / "environment.yml", "--gpu", "RTX 4090")
+    assert [one["slug"] for one in report["findings"]] == found
+
+
 def test_a_list_that_conda_exported_is_conda_s(tmp_path: Path):
     lines = (
         "python=3.9.7=hb7a2778_3_cpython\ncudatoolkit=11.3.1=h2bc3f7f_2\npytorch=1.11.0=py3.9_cuda11.3_cudnn8.2.0_0\n"

@@ -25,7 +25,14 @@ _CHANNEL = ("-c", "--channel")
 _WITH_VALUE = frozenset({*_FILE, *_CHANNEL, "-n", "--name", "-p", "--prefix", "--solver", "--repodata-fn", "-r"})
 _NAME = ("-n", "--name")
 _VERBS = ("install", "create", "update")
-_TORCHES = {"pytorch": "torch", "pytorch-gpu": "torch", "torchvision": "torchvision", "torchaudio": "torchaudio"}
+_FOR_CPUS = ("cpuonly", "pytorch-cpu")
+_TORCHES = {
+    "pytorch": "torch",
+    "pytorch-cpu": "torch",
+    "pytorch-gpu": "torch",
+    "torchvision": "torchvision",
+    "torchaudio": "torchaudio",
+}
 _FOR_CUDA = re.compile(r"pytorch-gpu|cuda|\bgpu|\*$")
 """A build of conda-forge that its spec asks for, or may ask for."""
 _BRINGS_TORCH = re.compile(r"torch|lightning|fastai|timm|accelerate|transformers")
@@ -190,7 +197,7 @@ def _build(specs: list[Spec], channels: list[str]) -> str:
         torch = spec.name == "pytorch" and re.search(r"cuda(\d+)\.(\d)_cudnn", spec.build)
         if torch:
             return f"cu{torch[1]}{torch[2]}"
-        if spec.name == "cpuonly":
+        if spec.name in _FOR_CPUS or (spec.name == "pytorch" and spec.build.startswith("cpu")):
             return "cpu"
         if exact and (spec.name == "pytorch-cuda" or (spec.name == "cudatoolkit" and "pytorch" in channels)):
             return f"cu{exact[1]}{exact[2]}"
