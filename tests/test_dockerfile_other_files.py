@@ -99,6 +99,32 @@ def test_what_conda_exported_of_pip_s_packages_is_no_torch_of_conda(tmp_path: Pa
     assert (report["verdict"], report["findings"]) == (verdict, [])
 
 
+@pytest.mark.parametrize(
+    ("lines", "found"),
+    [
+        ("torch==2.2.2 numpy==2.1.3 pandas", ["numpy2-old-torch"]),
+        ("torch==2.2.2 'numpy<2'", []),
+        ("torch==2.2.2 numpy", []),
+        ("torch==2.5.1 numpy==2.1.3", []),
+        ("torch==2.2.2 numpy==2.1.3\nRUN pip install numpy==1.26.4", []),
+        ("torch==2.2.2 && python -m venv /v && /v/bin/pip install numpy==2.1.3", []),
+    ],
+)
+def test_a_numpy_that_the_torch_beside_it_was_not_built_for(tmp_path: Path, lines: str, found: list[str]):
+    (tmp_path / "Dockerfile").write_text(f"FROM python:3.11\nRUN pip install {lines}\n")
+    told = dockerfile_report(tmp_path, "--gpu", "RTX 4090")["findings"]
+    assert [one["slug"] for one in told] == found
+    for one in told:
+        text = one["fixes"][0]["steps"][0]["text"]
+        assert text.endswith("Dockerfile:2: RUN pip install torch==2.2.2 'numpy<2' pandas")
+
+
+def test_of_a_list_the_line_of_numpy_is_changed(tmp_path: Path):
+    (tmp_path / "requirements.txt").write_text("torch==2.2.2\nnumpy==2.1.3\n")
+    (found,) = dockerfile_report(tmp_path / "requirements.txt", "--gpu", "RTX 4090")["findings"]
+    assert found["fixes"][0]["steps"][0]["text"].endswith("requirements.txt:2: numpy<2")
+
+
 def test_conda_takes_a_build_for_the_gpu_of_the_machine_that_it_runs_on(tmp_path: Path):
     """In a build of an image there is none: conda-forge's pytorch is then one for CPUs."""
     (tmp_path / "environment.yml").write_text("channels: [conda-forge]\ndependencies:\n  - pytorch=2.5.1\n")
