@@ -257,6 +257,24 @@ def test_every_way_an_error_points_at_it(error: str, files: tuple[str, ...]) -> 
     assert shadowed(failed(error, files=files), QUEUE) == [("module-shadowed", "error")]
 
 
+@pytest.mark.parametrize(
+    ("error", "standard", "blamed"),
+    [
+        ("AttributeError: type object 'IntEnum' has no attribute '_convert_'", True, True),
+        ("AttributeError: type object 'IntEnum' has no attribute '_convert_'", False, False),
+        ("UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 0", True, False),
+        ("/venv/bin/python cannot be started (Permission denied)", True, False),
+    ],
+)
+def test_a_python_that_fails_in_its_own_code_is_not_whole_where_a_module_of_it_is_another_one(
+    error: str, standard: bool, blamed: bool
+) -> None:
+    machine = failed(f"{NOT_STARTED} (status 1): {error}")
+    assert shadowed(machine, shadow("enum", standard=standard))[:1] == (
+        [("module-shadowed", "error")] if blamed else [("torch-import-fails", "error")]
+    )
+
+
 def test_one_in_the_working_folder_is_a_warning_whatever_the_import_says() -> None:
     here = shadow("queue", "working folder", standard=True)
     works = with_torch(nvidia_machine(), trial=known(ImportTrial(ok=True), SOURCE))

@@ -94,8 +94,30 @@ def test_torchaudio_whose_last_release_serves_all_later_torch(build, version, we
 )
 def test_other_origins_bring_pairs_of_their_own(origin):
     own = torch("2.9.1", origin=origin, cuda="12.8", build="cu128")
-    found = told(nvidia_machine(torch=own, packages={"torchvision": "0.21.0a0", "torchaudio": "2.1.0"}))
-    assert not [slug for slug, _ in found if slug.endswith("-mismatch")]
+    found = nvidia_machine(torch=own, packages={"torchvision": "0.21.0a0", "torchaudio": "2.1.0"})
+    if origin in ("conda-forge", "conda", "distribution", "nightly"):
+        found = listed(found, "torchaudio", installer="conda" if "conda" in origin else "")
+    assert not [slug for slug, _ in told(found) if slug.endswith("-mismatch")]
+
+
+@pytest.mark.parametrize(
+    ("origin", "version", "installer", "vision", "weight"),
+    [
+        ("conda-forge", "2.8.0", "pip", "0.24.1", "error"),
+        ("conda-forge", "2.8.0", "pip", "0.23.0", None),
+        ("conda-forge", "2.8.0", "conda", "0.24.1", None),
+        ("distribution", "2.6.0", "uv", "0.20.1", "error"),
+        ("nightly", "2.10.0.dev20251101+cu130", "pip", "0.24.1", "error"),
+        ("nightly", "2.10.0.dev20251101+cu130", "pip", "0.25.0.dev20251101+cu130", None),
+        ("nightly", "2.16.0.dev20261120+cu130", "pip", "0.29.1", None),
+        ("source", "2.8.0", "pip", "0.24.1", None),
+        ("ngc", "2.9.0a0+145a3a7bda.nv25.10", "pip", "0.23.0", None),
+    ],
+)
+def test_a_torchvision_of_the_index_beside_a_torch_from_elsewhere(origin, version, installer, vision, weight):
+    own = torch(version, origin=origin, cuda="12.9")
+    found = listed(nvidia_machine(torch=own, packages={"torchvision": vision}), "torchvision", installer=installer)
+    assert dict(told(found, "GPD420")).get("torchvision-mismatch") == weight
 
 
 def test_a_plain_torchvision_on_aarch64_or_from_elsewhere_is_not_judged_by_its_build():

@@ -18,7 +18,7 @@ from gpudoctor.probes.installers import probe_installers
 from gpudoctor.probes.python_environment import probe_environment
 from gpudoctor.probes.record import damage
 from gpudoctor.situation import Situation
-from gpudoctor.step import RunStep
+from gpudoctor.step import ManualStep, RunStep
 from tests.support.check_cases import matrix
 from tests.support.environments import write_conda, write_conda_record, write_distribution, write_torch, write_venv
 from tests.support.judging import finding, judged, plan_of, remedies, severity, told
@@ -200,6 +200,21 @@ def test_programs_that_lost_their_permission_are_one_problem_with_one_fix(site):
 def test_a_file_that_was_emptied_is_gone(site):
     (site / "sympy/__init__.py").write_text("")
     assert remedies(machine(site), "requirements-incomplete") == ["ReinstallPackage sympy1.14.0"]
+
+
+@pytest.mark.parametrize(("modules", "gone"), [("sympy", True), ("isympy\nsympy\n", True), ("isympy\nother", False)])
+def test_of_a_package_without_a_record_its_modules_tell_whether_it_is_there(site, modules, gone):
+    (site / "isympy.py").write_text("import sympy\n")
+    info = next(site.glob("sympy-*.dist-info"))
+    (info / "RECORD").unlink()
+    (info / "top_level.txt").write_text(modules)
+    assert told(machine(site), "GPD432") == []
+    shutil.rmtree(site / "sympy")
+    if gone:
+        assert remedies(machine(site), "requirements-incomplete") == ["ReinstallPackage sympy1.14.0"]
+    assert told(machine(site), "GPD432") == ([("requirements-incomplete", "warning")] if gone else [])
+    (info / "top_level.txt").unlink()
+    assert told(machine(site), "GPD432") == []
 
 
 def test_a_module_without_a_record_is_there(site):
@@ -417,6 +432,35 @@ def test_a_link_that_leads_nowhere_is_removed_before_pip_writes_through_it(site,
     remove, install = plan_of(with_environment(found, installers=installers), Permissions(packages=True)).to_run
     assert remove.argv == ("rm", "-f", str(path))
     assert any(word.startswith(name.removesuffix(".py").replace("_", "-")) for word in install.argv)
+    closed = replace(installers, writable=known(False, str(site)))
+    (shown,) = plan_of(with_environment(found, installers=closed), Permissions(packages=True)).steps
+    assert isinstance(shown.step, ManualStep)
+    first, second, third = shown.step.text.splitlines()
+    assert f"{site} cannot be written to" in first and second == f"rm -f {path}" and "pip install" in third
+
+
+def test_an_old_package_of_distutils_is_removed_before_pip_refuses_to(site):
+    shutil.rmtree(next(site.glob("sympy-*.dist-info")))
+    record = site / "sympy-1.12-py3.12.egg-info"
+    record.write_text("Metadata-Version: 1.1\nName: sympy\nVersion: 1.12\n")
+    assert severity(machine(site), "requirements-incomplete") == "warning"
+    remove_it, install = plan_of(machine(site), Permissions(packages=True)).to_run
+    assert remove_it.argv == ("rm", "-rf", str(record))
+    assert "sympy>=1.13.3" in install.argv
+    record.write_text("Metadata-Version: 1.1\nName: sympy\nVersion: 1.14.0\n")
+    assert told(machine(site), "GPD432") == []
+
+
+@pytest.mark.parametrize(("build", "wanted"), [("cpu", "torch==2.9.1+cu130"), ("cu128", "torch==2.9.1+cu128")])
+def test_the_torch_of_an_interrupted_change_comes_back_in_its_release(tmp_path: Path, build: str, wanted: str):
+    """In place of a CPU build one for the GPU comes, and no newer torch than the rest was made for."""
+    site = write_venv(tmp_path / "venv")
+    write_torch(site, f"2.9.1+{build}", "12.8" if build == "cu128" else None, dist_version=f"2.9.1+{build}")
+    for part in (site / "torch/__init__.py", site / "torch/version.py", next(site.glob("torch-*.dist-info/RECORD"))):
+        part.unlink()
+    assert [slug for slug, _ in told(machine(site))][:1] == ["torch-install-interrupted"]
+    steps = plan_of(machine(site), Permissions(packages=True)).to_run
+    assert [word for step in steps for word in step.argv if word.startswith("torch==")] == [wanted]
 
 
 def test_what_another_cuda_replaces_is_removed_once(site):
@@ -614,3 +658,10 @@ def test_a_missing_cuda_toolkit_is_the_cause_where_the_libraries_that_it_pins_ar
     (remedy,) = finding(lost, "requirements-incomplete").fixes[0].remedies
     assert isinstance(remedy, ReplacePackage) and (remedy.name, remedy.extra) == ("cuda-toolkit", "cufft")
     assert [type(planned.step) for planned in plan_of(lost).steps] == [RunStep], "nothing is left to a person"
+
+
+@pytest.mark.parametrize(("package", "module"), [("cupy-cuda13x", "cupy"), ("onnxruntime-gpu", "onnxruntime")])
+def test_a_package_that_needs_another_is_named_as_it_is_imported(site, package, module):
+    write_distribution(site, package, "14.2.0", requires=("numpy>=2",), files={f"{module}/__init__.py": "#"})
+    remove(site, "numpy")
+    assert f"`import {module}` fails" in finding(machine(site), "requirements-incomplete").message

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_dockerfile import findings, lines, of_compose, run
+from tests.test_dockerfile import dockerfile_report, findings, lines, of_compose, run
 from tests.test_dockerfile_amd_images import first_fix
 
 OLLAMA = "image: ollama/ollama:rocm"
@@ -87,3 +87,15 @@ def test_a_variable_is_changed_where_it_is_written(text: str, fix: str):
     name = "NVIDIA_DRIVER_CAPABILITIES"
     found = findings("FROM nvidia/cuda:12.8.1-base-ubuntu22.04\n" + text.format(name))
     assert [lines(one) for one in found if one.slug == "image-hides-gpus"] == [fix.format(name)]
+
+
+def test_a_dockerfile_within_a_compose_file_is_judged_on_its_lines_there(tmp_path: Path):
+    (tmp_path / "compose.yaml").write_text(
+        "services:\n  a:\n    gpus: all\n    build:\n      dockerfile_inline: |\n        FROM python:3.11\n"
+        "        ARG BUILD=cu121\n        RUN pip install torch==2.5.1 -i https://download.pytorch.org/whl/$${BUILD}\n"
+    )
+    (found,) = dockerfile_report(tmp_path, "--gpu", "RTX 5090")["findings"]
+    assert found["slug"] == "torch-no-arch-for-gpu"
+    text = found["fixes"][0]["steps"][0]["text"].replace(f"{tmp_path}/", "")
+    assert "compose.yaml:7: ARG BUILD=cu128" in text and "compose.yaml:8: RUN pip install torch==2.7.0" in text
+    assert dockerfile_report(tmp_path, "--gpu", "RTX 4090")["findings"] == []

@@ -452,6 +452,39 @@ def test_an_interpreter_that_is_gone_or_of_another_version_is_told_from_files(
     )
 
 
+@pytest.mark.parametrize("level", ["static", None])
+def test_a_venv_that_a_zip_brought_without_its_links_is_broken(tmp_path: Path, level: str | None) -> None:
+    """Of a link such an archive keeps a file with the name that it led to."""
+    write_environment(tmp_path)
+    for link in (tmp_path / "venv/bin").glob("python*"):
+        target = str(link.readlink())
+        link.unlink()
+        link.write_text(target)
+        link.chmod(0o755)
+    machine = examined(tmp_path, level)
+    assert problems(machine) == ["environment-broken"]
+    text = finding(machine, "environment-broken").fixes[0].remedies[0].text  # type: ignore[union-attr]
+    assert f"-m venv --without-pip {tmp_path}/venv" in text
+
+
+@pytest.mark.parametrize("folder", ["lib", f"lib/python{PYTHON}", f"lib/python{PYTHON}/site-packages"])
+@pytest.mark.parametrize("level", ["static", None])
+def test_packages_behind_a_link_to_a_disk_that_is_not_mounted_are_missed(
+    tmp_path: Path, folder: str, level: str | None
+) -> None:
+    write_environment(tmp_path)
+    real, disk = tmp_path / "venv" / folder, tmp_path / "disk"
+    real.rename(disk)
+    real.symlink_to(disk)
+    assert problems(examined(tmp_path, level)) == []
+    disk.rename(tmp_path / "elsewhere")
+    machine = examined(tmp_path, level)
+    assert problems(machine) == ["environment-broken"]
+    found = finding(machine, "environment-broken")
+    assert f"{real} leads to {disk}, which does not exist" in found.message
+    assert f"Mount or restore {disk}" in found.fixes[0].remedies[0].text  # type: ignore[union-attr]
+
+
 def test_the_venv_that_the_fix_makes_again_sees_its_packages(tmp_path: Path) -> None:
     write_environment(tmp_path)
     for link in (tmp_path / "venv/bin").glob("python*"):

@@ -527,6 +527,17 @@ def test_nothing_is_run_where_the_environment_cannot_be_changed() -> None:
     assert "cannot be written to" in by_hand(project)
 
 
+@pytest.mark.parametrize(("folders", "runs"), [("", False), ('find-links = ["/wheels"]\n', True)])
+def test_uvs_file_that_forbids_every_index_is_named(tmp_path: Path, folders: str, runs: bool) -> None:
+    settings = uv(tmp_path, {"/home/me/.config/uv/uv.toml": f"{folders}no-index = true\n"})
+    found = configured(settings, uv_managed=True)
+    if runs:
+        assert command(found).startswith("uv pip install")
+    else:
+        text = by_hand(found)
+        assert "/home/me/.config/uv/uv.toml" in text and "forbids every index" in text and "\nuv pip install" in text
+
+
 def test_a_project_whose_tool_is_missing_is_shown() -> None:
     nothing = Installers(programs=known((), "PATH"))
     for lock, tool in (("uv.lock", "uv"), ("poetry.lock", "poetry"), ("pdm.lock", "pdm")):

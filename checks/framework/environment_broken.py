@@ -30,14 +30,14 @@ def environment_broken(situation: Situation) -> Verdicts:
 
     ## How it is judged
     From files. The interpreter of a venv is a link to a Python, which may have been removed; it may lead to another
-    version than the one that the folder of packages is for (lib/python3.11); pyvenv.cfg, which makes a folder a venv,
-    may be gone, or name another Python than that link; the interpreter may be no program, or one for another
-    processor, or the venv one of Windows; PYTHONHOME may name a folder without the standard library of this version;
-    and a .pth file that is not UTF-8, as PowerShell's `>` writes it, ends every start of Python. Without its
-    pyvenv.cfg a folder with bin/activate is no environment. Where the import of torch worked, nothing of this was a
-    fault. It is a warning if the shell counts a folder as the active environment that is gone, and the Python found
-    in its place has nothing for GPUs (else a note). It is a note if only `pip` starts the Python of another folder,
-    as in a copied venv: it installs there, or not at all.
+    version than the one that the folder of packages is for (lib/python3.11); pyvenv.cfg, which makes a folder a
+    venv, may be gone, or name another Python than that link; the interpreter may be no program, or one for another
+    processor, or the venv one of Windows; its packages may lie behind a link that leads nowhere; PYTHONHOME may
+    name a folder without the standard library of this version; and a .pth file that is not UTF-8, as PowerShell's
+    `>` writes it, ends every start of Python. Without its pyvenv.cfg a folder with bin/activate is no environment.
+    Where the import of torch worked, nothing of this was a fault. It is a warning if the shell counts a folder as
+    the active environment that is gone, and the Python found in its place has nothing for GPUs (else a note). It is
+    a note if only `pip` starts the Python of another folder, as in a copied venv: it installs there, or not at all.
 
     ## Fix safety
     The venv is made again around its packages, which stay. PYTHONHOME is unset: each Python finds its own library.
@@ -99,12 +99,15 @@ def _finding(fault: StartFault, prefix: str, severity: Severity) -> Finding:
         severity=severity,
         message=_message(fault),
         saw=fault.detail or fault.path,
-        want="a UTF-8 text" if fault.kind == "pth-undecodable" else f"Python {fault.python}",
+        want=_WANTED.get(fault.kind, f"Python {fault.python}"),
         subject="Python environment",
         evidence=(Evidence("environment.start_faults", fault.detail or fault.kind, fault.path),),
         fixes=(_fix(fault, fault.prefix or prefix),),
         supersedes=_FAILED_IMPORTS if fault.kind == "no-library" else _EFFECTS,
     )
+
+
+_WANTED: dict[StartFaultKind, str] = {"pth-undecodable": "a UTF-8 text", "packages-gone": "a folder of packages"}
 
 
 def _message(fault: StartFault) -> str:
@@ -124,6 +127,7 @@ def _message(fault: StartFault) -> str:
         "no-library": f"PYTHONHOME makes Python {python} look for its standard library in {path}, where none of "
         "this version is: it does not start.",
         "pth-undecodable": f"{path} is not UTF-8: Python ends with an error when it starts.",
+        "packages-gone": f"{path} {leads}: this environment has no packages.",
     }
     return messages[fault.kind]
 
@@ -132,6 +136,9 @@ def _fix(fault: StartFault, prefix: str) -> Fix:
     if fault.kind == "pth-undecodable":
         text = f"Remove the file, or write it again as UTF-8: rm {shlex.quote(fault.path)}"
         return by_hand("Remove the .pth file", text, "replaces")
+    if fault.kind == "packages-gone":
+        text = f"Mount or restore {fault.detail}, or make the environment again with its packages."
+        return by_hand("Bring the folder of the packages back", text, "safe")
     if fault.kind == "no-library":
         return unset("PYTHONHOME", "each Python finds its own standard library")
     if fault.kind == "of-windows":

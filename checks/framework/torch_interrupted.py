@@ -7,8 +7,8 @@ import shlex
 
 from gpudoctor.check import Verdicts
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, by_hand
-from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, better_torch
+from gpudoctor.frameworks.torch import builds, check
+from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, better_torch, gpus_meant
 from gpudoctor.frameworks.torch.reinstall import index_of, reinstall_torch
 from gpudoctor.machine import Torch, TorchCopy
 from gpudoctor.matrix.versions import public_version
@@ -110,8 +110,9 @@ def _as_its_index_names_it(situation: Situation, trace: TorchCopy) -> str:
 
 
 def _new_torch(situation: Situation, version: str) -> tuple[Fix, ...]:
-    """Fixes that install the version again that the remains name."""
-    better = better_torch(situation) if situation.usable else ()
+    """Fixes that install the version again that the remains name, in that build or in a better one."""
+    keep = Torch(version) if version else None
+    better = builds.replacements(situation, gpus_meant(situation), keep=keep) if situation.usable else ()
     if version and (index := index_of(situation, version)) is not None:
         remedy = ReinstallPackage("torch", version, index_url=index, why="all its files, and a record of them")
         return (Fix(f"Install torch {version} again", (remedy,)), *better)

@@ -29,7 +29,7 @@ def torchvision_mismatch(situation: Situation) -> Verdicts:
     ## How it is judged
     By the pairs in the matrix. From 0.29.1 on one torchvision works with all later torch releases. A build for
     another GPU maker or another CUDA major than torch's does not match either. Pairs from conda, NGC images or own
-    builds are not compared.
+    builds are not compared; a wheel of the package index beside conda's torch, a distribution's or a nightly one is.
 
     ## Fix safety
     Replaces only torchvision.
@@ -47,7 +47,8 @@ def torchaudio_mismatch(situation: Situation) -> Verdicts:
     ## How it is judged
     By the pairs in the matrix. 2.11, the last release, works with every torch from 2.11 on. A build for another GPU
     maker or another CUDA than torch's does not match either (major and minor: torchaudio compares both). Pairs from
-    conda, NGC images or own builds are not compared.
+    conda, NGC images or own builds are not compared; a wheel of the package index beside conda's torch, a
+    distribution's or a nightly one is.
 
     ## Fix safety
     Replaces only torchaudio.

@@ -12,8 +12,9 @@ from gpudoctor.dockerfile.frameworks import distributions
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.kept_torch import with_the_torch_of_its_base
-from gpudoctor.dockerfile.proposals import install_line
+from gpudoctor.dockerfile.proposals import install_line, package_line
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
+from gpudoctor.dockerfile.torch_requests import TorchRequest
 from gpudoctor.engine import judge
 from gpudoctor.finding import (
     Evidence,
@@ -31,6 +32,7 @@ from gpudoctor.host import InputError
 from gpudoctor.intake.described import imagined_machine
 from gpudoctor.intake.description import Description
 from gpudoctor.machine import Machine
+from gpudoctor.matrix.questions import Matrix
 from gpudoctor.suites import machine_checks
 
 
@@ -42,6 +44,9 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
     packages = tuple(text for one in recipe.frameworks(image) for text in distributions(one))
     if not torch and not packages and not overrides and not (held is not None and held.asked is None):
         return None
+    packages += (
+        _pinned_beside(image, held.asked, recipe.matrix) if held is not None and held.asked is not None else ()
+    )
     python = python_of(image) or ""
     description = Description(gpus=gpus, driver=driver, torch=torch, packages=packages, python_version=python)
     try:
@@ -55,6 +60,18 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
     if held is not None and held.asked is None and image.facts and image.facts.origin == "amd":
         return _with_amds_own_torch(machine)
     return machine
+
+
+def _pinned_beside(image: Image, torch: TorchRequest, matrix: Matrix) -> tuple[str, ...]:
+    """The exact versions beside torch of the packages of which some do not work with some torch (NumPy 2)."""
+    names = {row.package for row in matrix.tables.package_conflicts}
+    asked: dict[str, str] = {}
+    for step in image.steps:
+        ours = step.pip is not None and not step.pip.elsewhere and step.environment == torch.environment
+        for one in step.pip.requirements if step.pip is not None and ours else ():
+            if one.name in names:
+                asked[one.name] = "" if step.command.maybe else one.exact
+    return tuple(f"{name}=={exact}" for name, exact in asked.items() if exact)
 
 
 def _with_amds_own_torch(machine: Machine) -> Machine:
@@ -150,10 +167,8 @@ def _in_the_file(recipe: Recipe, image: Image, line: int, fix: Fix) -> Fix:
         return _change_torch(recipe, image, line, torch, variables)
     if variables and len(variables) == len(fix.remedies):
         return change(fix.title, *variables)
-    packages = [text for remedy in fix.remedies for text in _package_words(image, remedy)]
-    if not packages or len(packages) != len(fix.remedies):
-        return fix
-    return change(fix.title, *(f"{image.place(line)}: {text}" for text in packages))
+    packages = [text for remedy in fix.remedies for text in _package_lines(image, line, remedy)]
+    return change(fix.title, *packages) if packages and len(packages) == len(fix.remedies) else fix
 
 
 def _variable(recipe: Recipe, image: Image, remedy: VariableRemedy) -> str:
@@ -178,13 +193,20 @@ def _variable(recipe: Recipe, image: Image, remedy: VariableRemedy) -> str:
     return f"{image.place(image.base_line)}: below it: {line}, or docker run -e {name}={value} ..."
 
 
-def _package_words(image: Image, remedy: Remedy) -> Iterator[str]:
+def _package_lines(image: Image, line: int, remedy: Remedy) -> Iterator[str]:
+    """The line that leaves a package out or takes another release of it: where it is asked for, if it is."""
     if isinstance(remedy, RemovePackage):
-        yield f"leave out {remedy.name}"
+        yield f"{image.place(line)}: leave out {remedy.name}"
     elif isinstance(remedy, ReplacePackage):
         extra = f"[{remedy.extra}]" if remedy.extra else ""
+        package = f"{remedy.name}{extra}{remedy.specifier}"
+        for step in reversed(image.steps) if not remedy.index_url else ():
+            if step.pip is not None and (asked := step.pip.asks_for(remedy.name)) is not None:
+                yield package_line(image, step, asked, package)
+                return
         index = f"--index-url {remedy.index_url} " if remedy.index_url else ""
-        yield image.written_run(f"pip install {index}'{remedy.name}{extra}{remedy.specifier}'")
+        command = image.written_run(f"pip install {index}'{package}'")
+        yield f"{image.place(line)}: {command}"
 
 
 def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch, also: list[str]) -> Fix:

@@ -13,7 +13,7 @@ from gpudoctor.bounded_yaml import YamlError, read_yaml
 from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.keys import Key, added, keys_of
 from gpudoctor.dockerfile.syntax import RecipeError
-from gpudoctor.dockerfile.variables import expanded
+from gpudoctor.dockerfile.variables import expanded, partly_expanded
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Vendor
@@ -47,6 +47,8 @@ class Service(Struct, frozen=True):
     context: str | None = None
     """The folder of its build context, relative to the compose file."""
     dockerfile: str = ""
+    inline: str = ""
+    """The text of a Dockerfile that stands in the compose file itself, on the lines that it has there."""
     target: str = ""
     arguments: dict[str, str] = {}
     nvidia: bool = False
@@ -200,6 +202,13 @@ def read_compose(
     )
 
 
+def _inline(text: Any, keys: dict[str, Key], variables: Mapping[str, str], bounds: Bounds) -> str:
+    """The text of a Dockerfile between the keys of a service. A "$$" is written for one "$" of the Dockerfile."""
+    if not isinstance(text, str) or (key := keys.get("build.dockerfile_inline")) is None:
+        return ""
+    return "\n" * key.line + "$".join(partly_expanded(part, variables, bounds) for part in text.split("$$"))
+
+
 def _nodes(tree: Any) -> dict[str, tuple[Any, Any]]:
     """The nodes of every service: its name and its content."""
     for key, value in tree.value:
@@ -222,14 +231,16 @@ def _service(
     nvidia = "nvidia" in reserved or any("nvidia" in node or node.startswith("/dev/dxg") for node in devices)
     of_runtime = given.get("runtime") == "nvidia"
     image = given.get("image")
+    keys = keys_of(nodes[1]) if nodes else {}
     return Service(
         file=file,
         name=name,
         line=nodes[0].start_mark.line + 1 if nodes else 1,
-        keys=keys_of(nodes[1]) if nodes else {},
+        keys=keys,
         image=expanded(image, variables, bounds) if isinstance(image, str) else None,
-        context=expanded(str(build["context"]), variables, bounds) if "context" in build else None,
+        context=expanded(str(build.get("context", ".")), variables, bounds) if build else None,
         dockerfile=str(build.get("dockerfile") or ""),
+        inline=_inline(build.get("dockerfile_inline"), keys, variables, bounds),
         target=str(build.get("target") or ""),
         arguments={
             key: value

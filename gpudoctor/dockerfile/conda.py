@@ -18,17 +18,27 @@ from gpudoctor.dockerfile.installs import PipInstall, install_of, split_options
 from gpudoctor.dockerfile.projects import Choice
 from gpudoctor.dockerfile.requirements import Read, Requirement, RequirementCollector
 from gpudoctor.dockerfile.variables import OVERRIDE_CUDA
+from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 
 _FILE = ("-f", "--file", "--name-file")
 _CHANNEL = ("-c", "--channel")
 _WITH_VALUE = frozenset({*_FILE, *_CHANNEL, "-n", "--name", "-p", "--prefix", "--solver", "--repodata-fn", "-r"})
 _NAME = ("-n", "--name")
 _VERBS = ("install", "create", "update")
-_TORCHES = {"pytorch": "torch", "pytorch-gpu": "torch", "torchvision": "torchvision", "torchaudio": "torchaudio"}
+_FOR_CPUS = ("cpuonly", "pytorch-cpu")
+_TORCHES = {
+    "pytorch": "torch",
+    "pytorch-cpu": "torch",
+    "pytorch-gpu": "torch",
+    "torchvision": "torchvision",
+    "torchaudio": "torchaudio",
+}
 _FOR_CUDA = re.compile(r"pytorch-gpu|cuda|\bgpu|\*$")
 """A build of conda-forge that its spec asks for, or may ask for."""
 _BRINGS_TORCH = re.compile(r"torch|lightning|fastai|timm|accelerate|transformers")
 _SPEC = re.compile(r"(?:([\w./-]+)::)?([\w.-]+) ?(\[[^\]]*\])?(={1,2}[^=<>! ]+|[<>!~][^ ]*)?(?:[= ]([^= ]+))?")
+_OF_PIP = "pypi"
+"""How the build begins that `conda list --export` writes for a package of pip, which no channel of conda has."""
 _LONGEST = 200
 
 
@@ -63,7 +73,8 @@ def conda_installs(command: Command, read: Read, bounds: Bounds, machine: str) -
             channels += environment.channels
             specs += environment.specs
             pip += _by_pip(environment, os.path.dirname(path), command, read, bounds, machine)
-    torches = [spec for spec in specs if spec.name in _TORCHES]
+    by_pip = any(spec.name in TORCH_AND_COMPANIONS and spec.build.startswith(_OF_PIP) for spec in specs)
+    torches = [spec for spec in specs if spec.name in _TORCHES and not by_pip]
     channel = next((_channel(spec, channels) for spec in torches if spec.name.startswith("pytorch")), "")
     install = PipInstall(
         tool="conda",
@@ -71,7 +82,7 @@ def conda_installs(command: Command, read: Read, bounds: Bounds, machine: str) -
         backend=_build(specs, channels),
         flags=flags,
         incomplete=incomplete,
-        unread=not torches and any(_BRINGS_TORCH.search(spec.name) for spec in specs),
+        unread=by_pip or (not torches and any(_BRINGS_TORCH.search(spec.name) for spec in specs)),
         without_cuda=channel == "conda-forge"
         and not command.variables.get(OVERRIDE_CUDA)
         and not any(_FOR_CUDA.search(f"{spec.name} {spec.build}") for spec in torches),
@@ -186,7 +197,7 @@ def _build(specs: list[Spec], channels: list[str]) -> str:
         torch = spec.name == "pytorch" and re.search(r"cuda(\d+)\.(\d)_cudnn", spec.build)
         if torch:
             return f"cu{torch[1]}{torch[2]}"
-        if spec.name == "cpuonly":
+        if spec.name in _FOR_CPUS or (spec.name == "pytorch" and spec.build.startswith("cpu")):
             return "cpu"
         if exact and (spec.name == "pytorch-cuda" or (spec.name == "cudatoolkit" and "pytorch" in channels)):
             return f"cu{exact[1]}{exact[2]}"

@@ -14,7 +14,15 @@ from gpudoctor.dockerfile.bounds import Bounds
 from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.installs import PipInstall, install_of, split_options
 from gpudoctor.dockerfile.markers import applies
-from gpudoctor.dockerfile.other_locks import LockedTorch, of_pdm, of_pipenv, of_pipfile, of_pixi, requirements_of
+from gpudoctor.dockerfile.other_locks import (
+    LockedTorch,
+    of_pdm,
+    of_pipenv,
+    of_pipfile,
+    of_pixi,
+    of_pixi_manifest,
+    requirements_of,
+)
 from gpudoctor.dockerfile.projects import Choice
 from gpudoctor.dockerfile.requirements import Read, Requirement, RequirementCollector
 from gpudoctor.frameworks.package_spec import PACKAGE_INDEX
@@ -103,19 +111,19 @@ def project_install(
 
 
 def _of_others(call: _Call, text: str | None, path: str, read: Read, machine: str) -> PipInstall | None:
-    """What pdm, pipenv or pixi install: the torch of the lock file, or of a Pipfile without one."""
+    """What pdm, pipenv or pixi install: the torch of the lock file, or of a Pipfile or pixi.toml without one."""
     development = call.choice.development
     torch: LockedTorch | None = None
     if call.tool == "pdm":
         blocks = {_value(block, "name"): block for block in _blocks(text or "") if _in_groups(block, call)}
         torch = of_pdm(blocks, read(os.path.join(call.folder, "pyproject.toml")))
-    elif call.tool == "pixi":
-        torch = of_pixi(text or "", call.environment, machine)
     elif text is not None:
-        torch = of_pipenv(text, development)
+        torch = of_pixi(text, call.environment, machine) if call.tool == "pixi" else of_pipenv(text, development)
     else:
-        path = os.path.join(call.folder, "Pipfile")
-        torch = of_pipfile(read(path) or "", development)
+        path = os.path.join(call.folder, "pixi.toml" if call.tool == "pixi" else "Pipfile")
+        manifest = read(path) or ""
+        pixi = call.tool == "pixi"
+        torch = of_pixi_manifest(manifest, call.environment, machine) if pixi else of_pipfile(manifest, development)
     if torch is None:
         return None
     requirements = requirements_of(torch, read.shown(path))

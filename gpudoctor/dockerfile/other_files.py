@@ -22,7 +22,7 @@ class _Kind(NamedTuple):
     text: tuple[str, ...] = ()
     """What stands on lines of it: all of these."""
     command: str = ""
-    """What installs the packages that it lists; "{}" is its name."""
+    """What installs the packages that it lists, or runs it; "{}" is its name."""
 
 
 _KINDS = (
@@ -51,7 +51,9 @@ _KINDS = (
     _Kind("a project of Python", _INSTALLED, r"pyproject\.toml$", (r"\[tool\.poetry\b",), "poetry install"),
     _Kind("a project of Python", _INSTALLED, r"pyproject\.toml$", (r"\[tool\.pdm\b",), "pdm install"),
     _Kind("a project of Python", _INSTALLED, r"pyproject\.toml$", (r"\[tool\.uv\b",), "uv sync"),
-    _Kind("a project of Python", _INSTALLED, r"(pyproject\.toml|setup\.(py|cfg))$", command="pip install ."),
+    _Kind("a project of Python", _INSTALLED, r"pyproject\.toml$", (r"\[(project|build-system)\b",), "pip install ."),
+    _Kind("a file of settings that lists no package", _INSTALLED, r"pyproject\.toml$"),
+    _Kind("a project of Python", _INSTALLED, r"setup\.(py|cfg)$", command="pip install ."),
     _Kind(
         "a list that conda exported",
         _INSTALLED,
@@ -63,22 +65,25 @@ _KINDS = (
         "a list of packages", _INSTALLED, r"(.*[._-])?requirements([._-].*)?\.(txt|in)$", command="pip install -r {}"
     ),
     _Kind("a list of packages", _INSTALLED, r"(.*[._-])?constraints([._-].*)?\.(txt|in)$"),
-    _Kind("a batch script of Slurm", _IN_A_JOB, text=(r"#SBATCH\s",)),
-    _Kind("a job of PBS", _IN_A_JOB, text=(r"#PBS\s",)),
+    _Kind("a batch script of Slurm", _IN_A_JOB, text=(r"#SBATCH\s",), command="bash {}"),
+    _Kind("a job of PBS", _IN_A_JOB, text=(r"#PBS\s",), command="bash {}"),
     _Kind("an app of Modal, whose image is written in Python", _IN_A_JOB, text=(r"(import|from) modal\b",)),
     _Kind("a Python file", "give a Dockerfile, a compose file or a manifest", r".*\.py$"),
-    _Kind("a shell script", _IN_A_JOB, r".*\.sh$"),
+    _Kind("a shell script", _IN_A_JOB, r".*\.(sh|bash)$", command="bash {}"),
 )
 
 
 def other_kind(name: str, text: str) -> str:
     """What a file is that is neither a Dockerfile nor a compose file, with what to do instead; "" if unknown."""
     kind = _kind(name, text)
-    return f"this is {kind.title}, which is not read: {kind.advice}" if kind else ""
+    if kind is None:
+        return ""
+    unread = "which installs nothing that is read" if kind.command.startswith("bash ") else "which is not read"
+    return f"this is {kind.title}, {unread}: {kind.advice}"
 
 
 def installing(name: str, text: str) -> str:
-    """The command that installs what a file lists; "" if it is no such file."""
+    """The command that installs what a file lists, or that runs a script; "" if it is no such file."""
     kind = _kind(name, text)
     return kind.command.replace("{}", shlex.quote(name)) if kind else ""
 

@@ -1,4 +1,4 @@
-"""The torch in the lock files of pdm, pipenv and pixi, and in a Pipfile."""
+"""The torch in the lock files of pdm, pipenv and pixi, in a Pipfile and in a pixi.toml."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from urllib.parse import unquote
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from gpudoctor.bounded_toml import TomlError, read_toml
 from gpudoctor.dockerfile.requirements import Requirement
@@ -19,6 +20,7 @@ _WHEEL = re.compile(
 )
 _ENTRY = re.compile(r'\s*"?torch"?\s*[:=]')
 _INDEX = re.compile(r"https?://\S*/whl/")
+_PLATFORMS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 
 
 class LockedTorch(Struct, frozen=True):
@@ -106,6 +108,11 @@ def _of_tables(text: str, tables: list[Any], urls: dict[str, str]) -> LockedTorc
     return LockedTorch(torch, next(lines, 1), named or next(iter(urls.values()), ""), companions)
 
 
+def _table(table: Any, name: str) -> dict[str, Any]:
+    value = table.get(name) if isinstance(table, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
 def _version(entry: Any) -> str | None:
     """What an entry requires; None if nothing tells."""
     table = entry if isinstance(entry, dict) else {"version": entry}
@@ -125,10 +132,33 @@ def of_pixi(text: str, environment: str, machine: str) -> LockedTorch | None:
         elif not line.startswith(" ") and line != "environments:":
             name = ""
         wheel = _WHEEL.search(line) if line.startswith("      - pypi: ") else None
-        wanted = platform == {"x86_64": "linux-64", "aarch64": "linux-aarch64"}.get(machine)
+        wanted = platform == _PLATFORMS.get(machine)
         if wheel is not None and name == environment and wanted:
             return LockedTorch(f"=={unquote(wheel['version'])}", number, wheel["index"] or "")
     return None
+
+
+def of_pixi_manifest(text: str, environment: str, machine: str) -> LockedTorch | None:
+    """The torch that a pixi.toml takes from an index of pip for an environment; one of conda-forge is not read."""
+    try:
+        document = read_toml(text)
+    except TomlError:
+        return None
+    chosen = _table(document, "environments").get(environment, [] if environment == "default" else None)
+    chosen = chosen if isinstance(chosen, dict) else {"features": chosen}
+    features = chosen.get("features", [])
+    if not isinstance(features, list):
+        return None
+    parts = [_table(_table(document, "feature"), str(name)) for name in features]
+    parts += [] if chosen.get("no-default-feature") else [document]
+    platform = _PLATFORMS.get(machine, "")
+    parts = [one for part in parts for one in (_table(_table(part, "target"), platform), part)]
+    indexes = (_table(part, "pypi-options").get("index-url") for part in parts)
+    tables = [part.get("pypi-dependencies") for part in parts]
+    found = _of_tables(text, tables, {"": next((url for url in indexes if isinstance(url, str)), "")})
+    entry = next((table["torch"] for table in tables if isinstance(table, dict) and "torch" in table), None)
+    index = entry.get("index") if isinstance(entry, dict) else None
+    return replace(found, index=index) if found is not None and isinstance(index, str) else found
 
 
 def requirements_of(torch: LockedTorch, path: str) -> tuple[Requirement, ...]:

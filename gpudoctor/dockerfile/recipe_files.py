@@ -34,6 +34,14 @@ DOCKERFILES = ("Dockerfile", "Containerfile", "dockerfile")
 COMPOSE = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 DEFINITIONS = ("Singularity", "Apptainer", "apptainer.def", "singularity.def")
 DEVCONTAINERS = ("devcontainer.json", ".devcontainer.json")
+LISTS = (
+    ("uv.lock", "poetry.lock", "pdm.lock", "pyproject.toml"),
+    ("pixi.toml",),
+    ("environment.yml", "environment.yaml"),
+    ("Pipfile",),
+    ("requirements.txt",),
+)
+"""Lists of packages that count where a folder has no recipe: the first of each row."""
 _LIMIT = 1 << 20
 _MOST_FILES = 1000
 _MOST_IMAGES = 200
@@ -67,9 +75,13 @@ def read_recipe(path: str, matrix: Matrix, arguments: Mapping[str, str], target:
         if not files and not manifests and development is not None:
             return reader.devcontainer(development)
         if not files and not manifests:
+            rows = ([os.path.join(path, name) for name in row] for row in LISTS)
+            lists = [file for row in rows if (file := next(filter(os.path.isfile, row), ""))]
+            if found := tuple(image for file in lists if (image := reader.packages(file)) is not None):
+                return found, ()
             raise InputError(
-                f"{path}: holds no Dockerfile, Containerfile, compose.yaml or Kubernetes manifest: give another file "
-                "by its path"
+                f"{path}: holds no Dockerfile, Containerfile, compose.yaml, Kubernetes manifest or list of packages: "
+                "give another file by its path"
             )
         composed = next((file for file in files if os.path.basename(file) in COMPOSE), None)
         images, services = reader.compose(composed) if composed else ((), ())
@@ -107,13 +119,15 @@ class _Reader:
         or_here: bool = False,
         later: Later | None = None,
         given_in: Mapping[str, str] = {},
+        inline: str = "",
     ) -> Image:
         """The image of a Dockerfile; the same arguments give the same image object. `or_here`: nothing names the
-        context, so it may also be the working directory, as in `docker build -f docker/Dockerfile .`"""
-        key = (file, context, frozenset(arguments.items()), target)
+        context, so it may also be the working directory, as in `docker build -f docker/Dockerfile .` `inline` is the
+        text of a Dockerfile within the file."""
+        key = (file, context, frozenset(arguments.items()), target, inline)
         if key not in self._built:
             with _named(file):
-                text = self._text(file)
+                text = inline or self._text(file)
                 read = self._either(context, file) if or_here else self._built_from(context, file)
                 self._built[key] = read_dockerfile(
                     _place(file),
@@ -178,7 +192,7 @@ class _Reader:
 
     def packages(self, file: str) -> Image | None:
         """What the command that installs a list of packages makes on a machine with a GPU, where conda takes builds
-        for it; None for other files."""
+        for it, or a script that installs some; None for other files."""
         folder, name = os.path.split(file)
         if name in (*COMPOSE, *DOCKERFILES, *DEFINITIONS, *DEVCONTAINERS):
             return None
@@ -189,6 +203,8 @@ class _Reader:
         with _named(file):
             text = f"FROM scratch\nENV {OVERRIDE_CUDA}=machine"
             found = read_dockerfile(_place(file), text, self._matrix, later.read, bounds=self._bounds, later=later)
+        if command.startswith("bash ") and not any(step.pip for step in found.steps):
+            return None  # a script that installs nothing that is read
         bare = BaseImage(pattern="", example="", source="", checked="")
         return replace(found, base=command, facts=bare, bases=(), settings={}, form="packages")
 
@@ -214,13 +230,15 @@ class _Reader:
         container."""
         if service.context is not None and "://" not in service.context:
             context = os.path.normpath(os.path.join(folder, service.context))
-            file = os.path.join(context, service.dockerfile or "Dockerfile")
-            if os.path.isfile(file):
+            file = service.file if service.inline else os.path.join(context, service.dockerfile or "Dockerfile")
+            if service.inline or os.path.isfile(file):
                 arguments = {**service.arguments, **self._arguments}
                 written = {
                     name: service.written_argument(name) for name in service.arguments.keys() - self._arguments.keys()
                 }
-                return self.image(file, context, arguments, service.target, later=later, given_in=written)
+                return self.image(
+                    file, context, arguments, service.target, later=later, given_in=written, inline=service.inline
+                )
             return None
         facts = self._matrix.images.base_image(service.image) if service.image else None
         if facts is None:

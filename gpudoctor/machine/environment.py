@@ -182,7 +182,7 @@ class InterruptedInstall(Record, frozen=True):
 
 StartFaultKind = Literal[
     "interpreter-gone", "interpreter-other", "interpreter-foreign", "interpreter-no-program", "of-windows",
-    "no-pyvenv-cfg", "no-library", "pth-undecodable", "interpreter-mixed",
+    "no-pyvenv-cfg", "no-library", "pth-undecodable", "interpreter-mixed", "packages-gone",
 ]  # fmt: skip
 
 
@@ -191,10 +191,11 @@ class StartFault(Record, frozen=True):
 
     kind: StartFaultKind
     path: str
-    """The interpreter, pyvenv.cfg, the .pth file, or the folder in which PYTHONHOME has it look for its library."""
+    """The interpreter, pyvenv.cfg, the .pth file, the folder in which PYTHONHOME has it look for its library, or the
+    link in place of the packages."""
     prefix: str = ""
     detail: str = ""
-    """Where the interpreter's link ends; its version; the processor that it is for; its folder on Windows."""
+    """Where the interpreter's or that link ends; its version; the processor that it is for; its folder on Windows."""
     python: str = ""
     """The version that the installed packages are for: "3.11"."""
     links: tuple[str, ...] = ()

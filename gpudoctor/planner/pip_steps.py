@@ -50,14 +50,17 @@ def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, 
         options = f" --index-url {index}" if index else ""
         text = f"In the environment that needs it: pip install {quoted(wanted)}{options}"
         return (ManualStep(text=text, why=why, risk="replaces"),)
+    removed = leftovers(place, situation, (item.name for item in wanted))
+    strays = stray_records(place, situation.machine, (item.name for item in wanted))
+    links = remove_folder_links(place, situation.machine, wanted)
+    cleared = (*links, *remove_leftovers((*removed, *strays)))
     if why_not := place.obstacle or installer_obstacle(place, situation, wanted, index):
         inside = _new_venv(place) if place.tool == "managed" else place
-        return (once_possible(why_not, install_argvs(inside, wanted, index)[-1], why),)
+        return (once_possible(why_not, install_argvs(inside, wanted, index)[-1], why, first=cleared),)
     if place.tool == "managed":
         return _in_a_new_venv(place, situation, request)
     if place.user_site or place.pythonpath:
         return (_beside_the_environment(place, situation, request),)
-    removed = leftovers(place, situation, (item.name for item in wanted))
     gone = {name for _, name in removed}
     again = tuple(item for item in wanted if item.name not in gone and would_stay(situation.machine, item))
     replaced = any(situation.machine.installed(item.name) for item in wanted)
@@ -78,15 +81,16 @@ def install(place: Place, situation: Situation, request: Wanted) -> tuple[Step, 
         )
         for number, argv in enumerate(commands)
     )
-    strays = stray_records(place, situation.machine, (item.name for item in wanted))
-    links = remove_folder_links(place, situation.machine, wanted)
-    first = (*pip_first(place), *links, *remove_leftovers((*removed, *strays)))
+    first = (*pip_first(place), *cleared)
     return (*first, *_without_twins(place, situation.machine, wanted), *steps, *_in_the_image(place, request))
 
 
-def once_possible(why_not: str, argv: Argv, why: str, risk: Risk = "replaces") -> ManualStep:
-    """A command for a person, who first has to remove what is in its way."""
-    return ManualStep(text=f"{why_not}. Then:\n{shlex.join(argv)}", why=why, risk=risk)
+def once_possible(
+    why_not: str, argv: Argv, why: str, risk: Risk = "replaces", first: tuple[Step, ...] = ()
+) -> ManualStep:
+    """A command for a person, who first has to remove what is in its way; `first` are commands before it."""
+    argvs = (*(step.argv for step in first if isinstance(step, RunStep)), argv)
+    return ManualStep(text=f"{why_not}. Then:\n" + "\n".join(map(shlex.join, argvs)), why=why, risk=risk)
 
 
 def _without_twins(place: Place, machine: Machine, wanted: tuple[PackageSpec, ...]) -> tuple[Step, ...]:
@@ -104,14 +108,15 @@ def reinstall(place: Place, situation: Situation, request: Wanted) -> tuple[Step
     machine, wanted, index, why = situation.machine, request.packages, request.index, request.why
     if place.pythonpath and not place.obstacle:
         return (_beside_the_environment(place, situation, request),)
-    if why_not := place.obstacle or installer_obstacle(place, situation, wanted, index, again=True):
-        return (once_possible(why_not, over_itself(place, wanted, index, machine), why),)
     remains = leftovers(place, situation, (item.name for item in wanted))
-    argv = over_itself(place, wanted, index, None if remains else machine)
-    step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
     strays = stray_records(place, machine, (item.name for item in wanted))
     links = (*remove_file_links(place, machine, wanted), *remove_folder_links(place, machine, wanted))
-    return (*pip_first(place), *links, *remove_leftovers((*remains, *strays)), step)
+    cleared = (*links, *remove_leftovers((*remains, *strays)))
+    argv = over_itself(place, wanted, index, None if remains else machine)
+    if why_not := place.obstacle or installer_obstacle(place, situation, wanted, index, again=True):
+        return (once_possible(why_not, argv, why, first=cleared),)
+    step = RunStep(argv=argv, env=variables(place), why=why, risk="replaces")
+    return (*pip_first(place), *cleared, step)
 
 
 def pip_first(place: Place) -> tuple[Step, ...]:

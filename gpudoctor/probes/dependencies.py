@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from gpudoctor.dependencies import closure, find_one, marker_environment
 from gpudoctor.host import Host
-from gpudoctor.machine import Distribution
+from gpudoctor.machine import DamagedFile, Distribution
 from gpudoctor.probes.distributions import JUDGED, with_details
 from gpudoctor.probes.import_path import Folder, ImportPath
 from gpudoctor.probes.record import Record, damage, locked_programs, read_record
@@ -28,6 +28,7 @@ _FIRST_FILE = b"/__init__.py,"
 _ASSEMBLER = b"/bin/ptxas,"
 _LEFT_OUT = {b"test", b"tests", b"testing", b"example", b"examples", b"benchmark", b"benchmarks", b".."}
 """Folders."""
+_TOP_LEVEL_LIMIT = 64 << 10
 _DEPTH = 1
 """Packages in a package whose first file is looked at."""
 
@@ -57,7 +58,7 @@ def required_packages(
         if name not in opened and name in listed:
             found = listed[name]
             whole = found if name in JUDGED or not found.path else with_details(host, found)
-            opened[name] = _with_damage(host, whole)
+            opened[name] = _with_damage(host, path, whole)
         return opened.get(name)
 
     uname = host.uname().value
@@ -99,11 +100,13 @@ def _has_module(folders: Iterable[Folder], name: str) -> bool:
 # --- a RECORD against the disk -------------------------------------------------------------------------
 
 
-def _with_damage(host: Host, distribution: Distribution) -> Distribution:
+def _with_damage(host: Host, path: ImportPath, distribution: Distribution) -> Distribution:
     """Torch's RECORD, the longest of all, is compared where torch is read."""
-    record = read_record(host, distribution.path) if distribution.path and distribution.name != "torch" else None
-    if record is None:
+    if not distribution.path or distribution.name == "torch":
         return distribution
+    record = read_record(host, distribution.path)
+    if record is None:
+        return _without_modules(host, path, distribution)
     site = posixpath.dirname(distribution.path)
     looked_at = list(islice(_looked_at(record), _MOST_FILES))
     compared = (damage(host, posixpath.join(site, name), size) for name, size in looked_at)
@@ -111,6 +114,19 @@ def _with_damage(host: Host, distribution: Distribution) -> Distribution:
     emptied = bool(damaged) and sum(file.problem == "missing" for file in damaged) == len(looked_at)
     damaged = [*damaged[:_MOST_REPORTED], *locked_programs(host, site, record.programs)]
     return replace(distribution, damaged=tuple(damaged), emptied=emptied) if damaged else distribution
+
+
+def _without_modules(host: Host, path: ImportPath, distribution: Distribution) -> Distribution:
+    """A distribution without RECORD: emptied if no folder of the import path has the module of its own name, or any
+    module if it has none of that name, of those in its top_level.txt."""
+    listed = host.text(posixpath.join(distribution.path, "top_level.txt"), _TOP_LEVEL_LIMIT).value or ""
+    own = distribution.name.replace("-", "_")
+    modules = [name for name in listed.split() if name.lower() == own] or listed.split()
+    if not modules or not _complete(host, path) or any(_has_module(path.folders, name.lower()) for name in modules):
+        return distribution
+    site = posixpath.dirname(distribution.path)
+    damaged = (DamagedFile(path=posixpath.join(site, name), problem="missing") for name in modules[:_MOST_REPORTED])
+    return replace(distribution, damaged=tuple(damaged), emptied=True)
 
 
 def _looked_at(record: Record) -> Iterator[tuple[str, int]]:

@@ -30,7 +30,19 @@ def start_faults(
         return ()
     undecodable = (StartFault(kind="pth-undecodable", path=file) for file in path.undecodable)
     home = variables.get("PYTHONHOME", "")
-    return (*_of_interpreter(host, layout, foreign), *_of_home(host, layout, home), *undecodable)
+    of_links = _of_packages(host, layout)
+    return (*_of_interpreter(host, layout, foreign), *_of_home(host, layout, home), *of_links, *undecodable)
+
+
+def _of_packages(host: Host, layout: Layout) -> Iterator[StartFault]:
+    """A link in place of the packages, or of a folder above them, that leads nowhere (an unmounted disk)."""
+    python = layout.python
+    for name in ("lib", f"lib/python{python}", f"lib/python{python}/site-packages") if layout.kind == "venv" else ():
+        path = posixpath.join(layout.prefix, name)
+        *_, target = along_links(host, path)
+        if target != path and host.stat(path).absent:
+            yield StartFault(kind="packages-gone", path=path, detail=target, python=python or "")
+            return
 
 
 def _of_home(host: Host, layout: Layout, home: str) -> Iterator[StartFault]:

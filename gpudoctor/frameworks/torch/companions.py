@@ -93,11 +93,23 @@ def mismatch(situation: Situation, package: CompanionName) -> str | None:
     """Why an installed torchvision or torchaudio is not for this torch: its build, or "" for its release. None if it
     is, or not known."""
     torch, installed = situation.torch, situation.machine.installed(package)
-    if torch is None or installed is None or torch.origin not in FROM_AN_INDEX or installed.installer == "conda":
+    if torch is None or installed is None or installed.installer == "conda":
         return None
-    if situation.matrix.torch.companion_fits(package, installed.version, torch.version) is False:
+    ours = torch.origin in FROM_AN_INDEX
+    if not ours and not (torch.origin in _RELEASED_ELSEWHERE and _is_a_wheel_of_the_index(installed)):
+        return None
+    release = torch.release.partition(".dev")[0]
+    if situation.matrix.torch.companion_fits(package, installed.version, release) is False:
         return ""
-    return _other_build(situation, torch, installed)
+    return _other_build(situation, torch, installed) if ours else None
+
+
+_RELEASED_ELSEWHERE = ("conda-forge", "conda", "distribution", "nightly")
+"""Origins whose torch has the interfaces of its release, or of that to come."""
+
+
+def _is_a_wheel_of_the_index(installed: Distribution) -> bool:
+    return installed.installer in ("pip", "uv") and not installed.direct_url and not local_version(installed.version)
 
 
 def _other_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:

@@ -153,7 +153,7 @@ def effect_of(situation: Situation, name: str) -> Effect | None:
     ]
     frameworks = (package for row in situation.matrix.tables.frameworks for package in row.packages)
     if not effects and name in {*situation.matrix.gpu_packages, *frameworks}:
-        effects.append(Effect("import", name))
+        effects.append(Effect("import", name, _module_of(situation, name)))
     return min(effects, key=_weight, default=None)
 
 
@@ -172,7 +172,8 @@ def _effects(situation: Situation, required: Iterable[Required]) -> Effects:
         if root is not None and root.name != by.name:
             by, use = root, situation.matrix.use_of(one.what.name, root.name, root.version)
         if use is not None:
-            effect = Effect(use.breaks, by.name, use.part, use.spare)
+            part = use.part or (_module_of(situation, by.name) if use.breaks == "import" else "")
+            effect = Effect(use.breaks, by.name, part, use.spare)
         elif one.by.name in roots or one.by.name not in worst:
             effect = Effect("part", one.by.name)
         else:
@@ -182,6 +183,12 @@ def _effects(situation: Situation, required: Iterable[Required]) -> Effects:
         if known is None or _weight(effect) < _weight(known):
             worst[one.what.name] = effect
     return effects
+
+
+def _module_of(situation: Situation, package: str) -> str:
+    """The module by which a framework's package is imported: "cupy" of cupy-cuda13x; "" if that is not known."""
+    rows = situation.matrix.tables.frameworks
+    return next((row.module.partition(".")[0] for row in rows if package in row.packages), "")
 
 
 def _weight(effect: Effect) -> int:

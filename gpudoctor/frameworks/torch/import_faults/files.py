@@ -15,7 +15,7 @@ from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of
 from gpudoctor.frameworks.torch.pinned_packages import missing_pins, wrong_pins
 from gpudoctor.frameworks.torch.reinstall import reinstall_torch
 from gpudoctor.frameworks.torch.unmet_dependencies import explains
-from gpudoctor.machine import WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile
+from gpudoctor.machine import NOT_STARTED, WORKING_FOLDER, ImportTrial, ShadowingModule, SuspectFile
 from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.situation import Situation
 
@@ -50,7 +50,16 @@ def _blames(trial: ImportTrial, shadow: ShadowingModule) -> bool:
     text, name = f"{trial.root}\n{trial.error}", re.escape(shadow.name)
     inside = any(file == shadow.path or file.startswith(f"{shadow.path}/") for file in trial.files)
     named = rf"(?:module|from) '{name}[.']|'{name}' is not a package"
-    return inside or shadow.path in text or re.search(named, text) is not None
+    return inside or shadow.path in text or re.search(named, text) is not None or _keeps_from_starting(trial, shadow)
+
+
+def _keeps_from_starting(trial: ImportTrial, shadow: ShadowingModule) -> bool:
+    """Whether Python itself failed in its own code, of which it loads a part from elsewhere."""
+    own = (
+        trial.error.startswith(NOT_STARTED)
+        and re.search(r"\b(?:Attribute|Import|Name|Syntax|Type)Error\b", trial.error) is not None
+    )
+    return shadow.standard and own and not any(file.problem == "ends-python" for file in trial.suspects)
 
 
 def wrong_file(case: Case) -> ImportFault | None:
