@@ -79,6 +79,8 @@ def _too_new(recipe: Recipe, image: Image, torch: str) -> Iterator[_Conflict]:
         if row.other != "torch" or not package_matches(row.other_version, torch):
             continue
         asked = _last(image, row.package)
+        if asked is not None and recipe.gpus and asked[1].exact:
+            continue  # the checks of machines tell it
         if asked is not None and (severity := _severity(image, row, *asked)) is not None:
             older = row.version.replace(">=", "<")
             yield _Conflict(
