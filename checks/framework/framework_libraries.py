@@ -145,7 +145,7 @@ def _from_wheels(
     that one of it."""
     bases = dict.fromkeys(map(distribution_of, lacking))
     major = ((build.cuda if build else one.cuda) or "").partition(".")[0]
-    sites = situation.environment.site_packages if situation.environment else ()
+    sites = situation.environment.site_packages
     if None in bases or not sites or not major or figures(major) >= FIRST_WITHOUT_SUFFIX:
         return None
     names = [base for base in bases if base]

@@ -295,7 +295,7 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
     ## Fix safety
     Names another release or another build of torch; installs nothing.
     """
-    torch, environment = situation.torch, situation.environment
+    torch = situation.torch
     if torch is None or torch.source != "description":
         return
     from gpudoctor.frameworks.torch.coverage import never_published
@@ -303,7 +303,7 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
     if never_published(situation):
         yield _never_published(situation, torch)
         return
-    python = environment.python.value if environment else None
+    python = situation.python
     if not python or f"Python {python}" in situation.machine.assumed:
         return
     row = situation.build_of(torch)

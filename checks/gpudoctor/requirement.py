@@ -258,7 +258,7 @@ def _other(situation: Situation, name: str) -> tuple[str, str, str]:
     environment = situation.environment
     one = next((one for one in situation.others if one.name == framework), None)
     if one is None:
-        if environment is None or environment.distributions.undecided:
+        if environment.distributions.undecided:
             raise _Unknown(f"what is installed is unknown ({situation.machine.environment.why})")
         from gpudoctor.requirement import OTHER_FRAMEWORKS
 
@@ -296,7 +296,7 @@ def _driver(situation: Situation, name: str) -> tuple[str, str, str]:
 def _torch(situation: Situation, name: str) -> tuple[str, str, str]:
     torch = situation.torch
     if torch is None:
-        there = situation.environment.torch if situation.environment else situation.machine.environment
+        there = situation.environment.torch if situation.machine.environment.known else situation.machine.environment
         if there.undecided:
             raise _Unknown(f"whether torch is installed is unknown ({there.why})")
         return "", "no torch", there.source

@@ -59,8 +59,8 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
 
 def _with_amds_own_torch(machine: Machine) -> Machine:
     """The machine with the torch of AMD's images, which is no wheel of an index."""
-    environment, torch = machine.environment.value, machine.torch
-    if environment is None or torch is None:
+    environment, torch = machine.examined, machine.torch
+    if torch is None:
         return machine
     own = environment.with_torch(replace(environment.torch, value=replace(torch, origin="amd")))
     return machine.with_environment(own)

@@ -182,15 +182,13 @@ def in_a_named_index(situation: Situation, remedy: ReplaceTorch) -> ReplaceTorch
 
 def named_by_project(machine: Machine, name: str) -> tuple[ProjectPackage, ...]:
     """Where pyproject.toml names a package that is installed."""
-    environment = machine.environment.value
-    return tuple(one for one in environment.project_packages if one.name == normalised(name)) if environment else ()
+    return tuple(one for one in machine.examined.project_packages if one.name == normalised(name))
 
 
 def places_that_ask(machine: Machine, name: str = "torch") -> tuple[TorchAsked, ...]:
     """Where pyproject.toml, that of a workspace's member, or the Pipfile asks for a package, by names that can be
     arguments; for torch where it does not."""
-    environment = machine.environment.value
-    asked = environment.torch_asked if environment else ()
+    asked = machine.examined.torch_asked
     if name != "torch" and (named := named_by_project(machine, name)):
         asked = tuple(TorchAsked("pyproject.toml", one.name, one.group, one.extra) for one in named)
     return tuple(

@@ -99,8 +99,8 @@ def _files_that_set(host: Host, prefix: str, variables: dict[str, str]) -> dict[
 
 def _with_torch_code(host: Host, machine: Machine, probing: Probing) -> Machine:
     """The architectures that torch's own libraries carry, where they lie there and can be read."""
-    environment, torch = machine.environment.value, machine.torch
-    if environment is None or torch is None or torch.has_cuda_libraries is not True:
+    environment, torch = machine.examined, machine.torch
+    if torch is None or torch.has_cuda_libraries is not True:
         return machine
     from gpudoctor.frameworks.torch.probes.code import read_torch_code
 
@@ -109,8 +109,8 @@ def _with_torch_code(host: Host, machine: Machine, probing: Probing) -> Machine:
 
 
 def _with_extensions(host: Host, machine: Machine, probing: Probing) -> Machine:
-    environment = machine.environment.value
-    if environment is None or not environment.distributions.value:
+    environment = machine.examined
+    if not environment.distributions.value:
         return machine
     from gpudoctor.probes.extensions import read_extensions
 
@@ -125,8 +125,7 @@ def _with_extensions(host: Host, machine: Machine, probing: Probing) -> Machine:
 
 def with_torch(machine: Machine, **facts: object) -> Machine:
     """The machine with these facts of its torch."""
-    environment = machine.environment.value
-    assert environment is not None
+    environment = machine.examined
     assert environment.torch.value is not None
     torch = replace(environment.torch, value=replace(environment.torch.value, **facts))
     return machine.with_environment(environment.with_torch(torch))

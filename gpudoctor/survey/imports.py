@@ -49,8 +49,8 @@ def start_torch(
     chosen = request or session.Request(level=None)
     if run is not None:
         run = replace(run, gpu_asked=run.asked and chosen.gpu_asked, cpu_asked=run.asked and chosen.cpu_asked)
-    environment = machine.environment.value
-    if environment is None or machine.torch is None:
+    environment = machine.examined
+    if machine.torch is None:
         return machine if run is None else replace(machine, smoke=replace(run, why=_no_torch(machine)))
     beside = [one for name in compiled_for_it if (one := environment.distribution(name)) is not None]
     whole = replace(
@@ -89,8 +89,8 @@ def import_others(
     host: Host, matrix: Matrix, machine: Machine, probing: Probing, stage: Callable[[str], None]
 ) -> Machine:
     """Import each installed framework beside torch once, in a child of the examined interpreter."""
-    environment = machine.environment.value
-    if environment is None or not environment.interpreter or not environment.distributions.value:
+    environment = machine.examined
+    if not environment.interpreter or not environment.distributions.value:
         return machine
     there = {one.name: one for one in environment.distributions.value if one.path}
     installed = [
@@ -117,8 +117,7 @@ def _with_imports(
     host: Host, machine: Machine, imports: Iterable[ModuleImport], before: ProcessLimits, probing: Probing
 ) -> Machine:
     """The machine with imports of modules beside torch, and the files that failed ones point at."""
-    environment = machine.environment.value
-    assert environment is not None
+    environment = machine.examined
     whole = []
     for one in imports:
         trial = one.trial
@@ -134,8 +133,8 @@ def _with_imports(
 
 def with_emptied_files(host: Host, matrix: Matrix, machine: Machine, probing: Probing) -> Machine:
     """The machine with all files of its GPU packages, and of what they require, in which nothing is left."""
-    environment = machine.environment.value
-    if environment is None or not environment.distributions.value:
+    environment = machine.examined
+    if not environment.distributions.value:
         return machine
     from gpudoctor.probes.emptied_files import with_emptied_files
 
@@ -164,9 +163,9 @@ def _with_suspects(
 
 
 def _no_torch(machine: Machine) -> str:
-    if machine.environment.value is None:
+    if not machine.environment.known:
         return "there is no Python environment to run them in"
-    torch = machine.environment.value.torch
+    torch = machine.examined.torch
     return "no torch is installed" if torch.absent else f"torch could not be looked into: {torch.why}"
 
 
@@ -174,7 +173,6 @@ def compute_with(framework: str, devices: tuple[str, ...], host: Host, machine: 
     """A matrix product with a framework beside torch, if it is installed."""
     from gpudoctor.smoke.other_frameworks import compute
 
-    environment = machine.environment.value
     crashed = Smoke(level="quick", why="the smoke program crashed", framework=framework)
-    smoke = probing("smoke", lambda: compute(host, environment, framework, devices), crashed)
+    smoke = probing("smoke", lambda: compute(host, machine.examined, framework, devices), crashed)
     return replace(machine, smoke=smoke, level="quick" if smoke.kernels else machine.level)

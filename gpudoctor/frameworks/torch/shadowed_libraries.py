@@ -121,8 +121,7 @@ def older(version: str | None, wanted: str | None) -> bool:
 
 def in_the_way(situation: Situation, stem: str) -> Library | None:
     """The library of that name that a variable puts before the wheel's own, if it could really be the one loaded."""
-    environment = situation.environment
-    for library in environment.libraries.found if environment else ():
+    for library in situation.environment.libraries.found:
         if stem_of(library.name) == stem and _may_win(situation, library):
             return library
     return None
@@ -130,14 +129,14 @@ def in_the_way(situation: Situation, stem: str) -> Library | None:
 
 def family_in_the_way(situation: Situation, family: str) -> tuple[Library, ...]:
     """The same for a library and all that it opens: libcudnn with libcudnn_ops and the others."""
-    found = situation.environment.libraries.found if situation.environment else ()
+    found = situation.environment.libraries.found
     return tuple(one for one in found if family_of(one.name) == family and _may_win(situation, one))
 
 
 def missing_symbols(situation: Situation, family: str | None = None) -> Iterator[MissingSymbols]:
     """Symbols that one of NVIDIA's libraries lacks and another needs, in that family (None: in any but cuDNN's).
     After an import that worked, what the import needs does not count."""
-    for one in situation.environment.missing_symbols if situation.environment else ():
+    for one in situation.environment.missing_symbols:
         own = family_of(one.library)
         if (own == family if family else own in DISTRIBUTIONS and own != "libcudnn") and (
             one.late or not situation.torch_imported

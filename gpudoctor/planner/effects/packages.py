@@ -39,7 +39,7 @@ _TORCHS_OF_AMD = "amd-torch-"
 
 def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None:
     """The machine with the packages of its environment changed; None where that cannot be told beforehand."""
-    environment = situation.environment
+    environment = situation.machine.environment.value
     if environment is None:
         return None
     of_torch = isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch"
@@ -47,7 +47,7 @@ def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None
         if hidden_by != "PYTHONPATH" or isinstance(remedy, RemovePackage):
             return situation.machine
         situation = situation.on(without_variable(situation, UnsetVariable("PYTHONPATH")))  # its steps begin so
-        environment = situation.environment or environment
+        environment = situation.environment
     after = _environment_after(situation, environment, remedy)
     if after is None:
         return None
@@ -87,7 +87,7 @@ def _hidden_by(environment: PythonEnvironment) -> str:
 def brings_unread_files(situation: Situation, remedy: PackageRemedy) -> bool:
     """Whether a GPU package gets its files back after none of them was there: what they need could not be read."""
     environment = situation.environment
-    if not isinstance(remedy, ReinstallPackage) or environment is None:
+    if not isinstance(remedy, ReinstallPackage):
         return False
     name = normalised(remedy.name)
     before = environment.distribution(name)
@@ -99,11 +99,9 @@ def brings_unread_files(situation: Situation, remedy: PackageRemedy) -> bool:
 def allowed_to_execute(situation: Situation, remedy: AllowExecution) -> Machine:
     """The machine with these programs of its packages ready to run."""
     machine, environment = situation.machine, situation.environment
-    if environment is None:
-        return machine
     listed = tuple(
         replace(one, damaged=tuple(file for file in one.damaged if file.path not in remedy.paths))
-        for one in environment.distributions.value or ()
+        for one in machine.packages
     )
     after = replace(environment, distributions=replace(environment.distributions, value=listed))
     return machine.with_environment(after)
