@@ -12,7 +12,6 @@ from gpudoctor.dockerfile.frameworks import (
     InstalledPackage,
     cudnn_of,
     distributions,
-    major,
     missing_libraries,
     packages_of,
 )
@@ -25,7 +24,7 @@ from gpudoctor.dockerfile.unreadable_commands import copies_environment, install
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.machine import PLATFORMS
 from gpudoctor.matrix.questions import group_of
-from gpudoctor.matrix.versions import package_matches
+from gpudoctor.matrix.versions import major_of, package_matches
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import FrameworkBuild
@@ -111,7 +110,7 @@ def _torch_brings(recipe: Recipe, image: Image, build: FrameworkBuild) -> bool:
     if held is None:
         names = {one.name for place in packages_of(image) for one in place}
         return bool(image.facts and image.facts.has_torch) or "torch" in names
-    return not held.known or major(cuda_of(held.build)) == major(build.cuda)
+    return not held.known or major_of(cuda_of(held.build)) == major_of(build.cuda)
 
 
 def _ways_to_libraries(recipe: Recipe, image: Image, one: ImageFramework, build: FrameworkBuild) -> Iterator[Fix]:
@@ -140,7 +139,7 @@ def _image_with(recipe: Recipe, cuda: str | None, cudnn: str | None) -> str:
         facts = recipe.matrix.images.base_image(name)
         if facts is None or facts.vendor != "nvidia" or facts.has_torch or not facts.libraries:
             continue
-        if major(facts.cuda) == major(cuda) and cudnn in (None, facts.cudnn):
+        if major_of(facts.cuda) == major_of(cuda) and cudnn in (None, facts.cudnn):
             return name
     return ""
 
@@ -148,7 +147,7 @@ def _image_with(recipe: Recipe, cuda: str | None, cudnn: str | None) -> str:
 def _fits(build: FrameworkBuild, image: Image) -> bool:
     """Whether the base image has all that a build needs, and the Python for its newest release."""
     facts, python = image.facts, python_of(image)
-    if facts is None or not facts.libraries or not facts.cuda or major(build.cuda) != major(facts.cuda):
+    if facts is None or not facts.libraries or not facts.cuda or major_of(build.cuda) != major_of(facts.cuda):
         return False
     return cudnn_of(build) in (None, facts.cudnn) and (python is None or not build.pythons or python in build.pythons)
 
@@ -251,7 +250,7 @@ def _builds_for(recipe: Recipe, image: Image, one: ImageFramework) -> list[Frame
     rows = [row for row in recipe.matrix.builds_of(one.row.framework) if row.vendor == facts.vendor and row.install]
 
     def same(row: FrameworkBuild) -> bool:
-        return major(row.cuda or row.rocm) == major(facts.cuda or facts.rocm)
+        return major_of(row.cuda or row.rocm) == major_of(facts.cuda or facts.rocm)
 
     fitting = [row for row in rows if row.extra or (row.cuda or row.rocm) is None or same(row)]
     return sorted(fitting, key=lambda row: not same(row))

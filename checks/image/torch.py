@@ -17,7 +17,7 @@ from gpudoctor.dockerfile.torch_wheels import ImageTorch, cuda_of, outrun, wheel
 from gpudoctor.dockerfile.variables import OVERRIDE_CUDA
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.machine import PLATFORMS
-from gpudoctor.matrix.versions import figures, minor
+from gpudoctor.matrix.versions import figures, major_of, minor
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchBuild
@@ -51,9 +51,9 @@ def older_cuda(recipe: Recipe) -> Verdicts:
             continue
         if outrun(image, recipe.matrix, held, held.asked) is not None:
             continue  # image-torch-without-index reports it, with the same fix
-        majors = figures(facts.cuda)[0], figures(wheel)[0]
+        alike = major_of(facts.cuda) == major_of(wheel)
         compiled = _compiles(image, held)
-        if majors[0] != majors[1] and facts.compiler and compiled:
+        if not alike and facts.compiler and compiled:
             what, always = compiled
             nvcc = f"nvcc {facts.cuda}{'' if always else ' (where no ready wheel is found)'}"
             yield _older(
@@ -63,13 +63,13 @@ def older_cuda(recipe: Recipe) -> Verdicts:
             )  # fmt: skip
         elif minor(facts.cuda) >= minor(wheel):
             continue
-        elif facts.libraries and majors[0] == majors[1] and _base_libraries_first(image):
+        elif facts.libraries and alike and _base_libraries_first(image):
             yield _older(
                 recipe, image, held, wheel, "warning",
                 f"LD_LIBRARY_PATH puts the libraries of CUDA {facts.cuda} before those in the wheel (CUDA "
                 f"{wheel}): a mixture of both may fail to load.",
             )  # fmt: skip
-        elif majors[0] != majors[1] and not _driver_is_judged(recipe, held, wheel):
+        elif not alike and not _driver_is_judged(recipe, held, wheel):
             floor = recipe.matrix.nvidia.floor(wheel)
             yield _older(
                 recipe, image, held, wheel, "warning",

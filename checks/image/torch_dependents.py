@@ -16,7 +16,7 @@ from gpudoctor.dockerfile.torch_dependents import companion_torch, release_for, 
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for, configured_from, install_request
 from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.finding import Finding, Fix
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import major_of, package_matches
 
 if TYPE_CHECKING:
     pass
@@ -146,7 +146,7 @@ def _replacing_the_base(recipe: Recipe, image: Image, later: TorchRequest) -> It
         return
     wanted = later.requirement.specifier
     name, _, version = later.by.partition(" ")
-    if not version and not recipe.driver and figures(facts.cuda or "")[:1] < figures(cuda_of(held.build))[:1]:
+    if not version and not recipe.driver and major_of(facts.cuda) < major_of(cuda_of(held.build)):
         return  # image-cuda-older-than-wheel reports it
     release = _companion(recipe, facts.torch, name) or release_for(name, facts.torch, recipe.matrix)
     if release:

@@ -26,7 +26,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     wheels_of,
 )
 from gpudoctor.machine import Distribution, Library
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import figures, major_of, package_matches
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import finding, gpu_names
 from gpudoctor.situation.issue_findings import of_slug
@@ -218,7 +218,7 @@ def _loaded(situation: Situation) -> Evidence | None:
     if situation.torch is None or not judged_here(situation):
         return None
     pin = pins(situation).get("nvidia-cudnn")
-    if pin and pin[0] in ("", _cuda_major(situation)):
+    if pin and pin[0] in ("", str(major_of(situation.torch_cuda))):
         return Evidence("torch needs", pin[1], "requirements of torch")
     build = situation.build_of(situation.torch)
     version = situation.matrix.torch.cudnn_of(build) if build else None
@@ -238,12 +238,8 @@ def _installed(situation: Situation) -> tuple[Distribution, ...]:
         return tuple(d for d in situation.machine.packages if d.name in ("cudnn", "libcudnn"))
     if not judged_here(situation):
         return ()
-    names = (f"nvidia-cudnn-cu{_cuda_major(situation)}", "nvidia-cudnn")
+    names = (f"nvidia-cudnn-cu{major_of(situation.torch_cuda)}", "nvidia-cudnn")
     return tuple(d for d in wheels_of(situation, "nvidia-cudnn") if d.name in names)
-
-
-def _cuda_major(situation: Situation) -> str:
-    return (situation.torch.cuda or "").partition(".")[0] if situation.torch else ""
 
 
 def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
@@ -271,7 +267,7 @@ def _beside_torch(situation: Situation) -> Verdicts:
     wheels = {one.name: one for one in listed if one.name.startswith("nvidia-cudnn-cu") and one not in ours}
     if not wheels or not usable:
         return
-    from gpudoctor.frameworks.gpu_builds import cudnn_wheel
+    from gpudoctor.frameworks.torchs_cudnn import cudnn_wheel
 
     tables = situation.matrix.tables
     titles = {row.framework: row.title for row in (*tables.frameworks, *tables.frameworks_on_torch)}

@@ -16,7 +16,7 @@ from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import figures, major_of, package_matches
 from gpudoctor.situation.frameworks import unknown_build
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _chosen(
         return rows[0], rows[0].newest or ""
     newest = [(row, release) for row in rows if (release := newest_for(row, python))]
     fitting = [pair for pair in newest if not specifier or package_matches(specifier, pair[1])]
-    if not fitting or (python is None and len({major(row.cuda) for row in rows}) > 1):
+    if not fitting or (python is None and len({major_of(row.cuda) for row in rows}) > 1):
         return None, ""
     return max(fitting, key=lambda pair: figures(pair[1]))
 
@@ -204,11 +204,6 @@ def _missing_extras(row: Framework, package: InstalledPackage, matrix: Matrix, p
     )
 
 
-def major(cuda: str | None) -> str:
-    """ "12" of CUDA 12.4."""
-    return (cuda or "").partition(".")[0]
-
-
 def cudnn_of(build: FrameworkBuild) -> str | None:
     """The major release of the cuDNN that a build opens."""
     if build.cudnn:
@@ -229,8 +224,8 @@ def missing_libraries(image: Image, framework: ImageFramework, matrix: Matrix) -
     if facts.cuda is None and (build.default or facts.vendor is not None):
         return ()  # for CPUs, or an image whose tag does not tell its CUDA
     missing = []
-    if not facts.libraries or major(facts.cuda) != major(build.cuda):
-        missing.append(f"the libraries of CUDA {major(build.cuda)}")
+    if not facts.libraries or major_of(facts.cuda) != major_of(build.cuda):
+        missing.append(f"the libraries of CUDA {major_of(build.cuda)}")
     if framework.cudnn is not None and facts.cudnn != framework.cudnn:
         missing.append(f"cuDNN {framework.cudnn}")
     return tuple(missing)

@@ -30,7 +30,7 @@ from gpudoctor.dockerfile.torch_wheels import cuda_of, wheels_for
 from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted, torch_and_companions
 from gpudoctor.isa import cuda_runs
-from gpudoctor.matrix.versions import figures, minor
+from gpudoctor.matrix.versions import figures, major_of, minor
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu
@@ -244,7 +244,7 @@ def build_within(recipe: Recipe, image: Image, cuda: str, version: str = "") -> 
     rows = [
         row
         for row in wheels_for(recipe.matrix, image.platform, python_of(image))
-        if row.cuda and row.origin != "pypi" and figures(row.cuda)[0] == figures(cuda)[0] and _works(recipe, row)
+        if row.cuda and row.origin != "pypi" and major_of(row.cuda) == major_of(cuda) and _works(recipe, row)
     ]
     if version:
         rows = [row for row in rows if row.version == version]

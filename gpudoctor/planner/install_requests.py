@@ -15,7 +15,7 @@ from gpudoctor.frameworks.torch.compiled_packages import built_for
 from gpudoctor.machine import Distribution, Machine, ProjectPackage, Torch, TorchAsked
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import figures, major_of, package_matches
 from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_name, is_version
 
@@ -127,8 +127,7 @@ def compiled_for_another(situation: Situation, remedy: ReplaceTorch) -> list[str
 
 def _other_abi(torch: Torch, remedy: ReplaceTorch) -> bool:
     line, cuda = figures(torch.release)[:2], cuda_of(remedy.build)
-    other_cuda = figures(torch.cuda or "")[:1] != figures(cuda or "")[:1]
-    return line != figures(remedy.version)[:2] or other_cuda
+    return line != figures(remedy.version)[:2] or major_of(torch.cuda) != major_of(cuda)
 
 
 def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ...]:

@@ -24,7 +24,7 @@ from gpudoctor.frameworks.gpu_builds import (
 from gpudoctor.frameworks.required_release import value_of
 from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch
 from gpudoctor.machine import Gpu
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, major_of
 from gpudoctor.planner.commands import package_commands
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
@@ -212,9 +212,9 @@ class _Choosing:
             yield f"{self.installed.text} is installed"
 
     def _shared_libraries(self, row: FrameworkBuild) -> Iterator[str]:
-        major = (row.cuda or "").partition(".")[0]
+        major = major_of(row.cuda)
         for one in self.situation.frameworks if major else ():
-            if one.name != row.framework and (one.cuda or "").partition(".")[0] == major:
+            if one.name != row.framework and major_of(one.cuda) == major:
                 yield f"shares its CUDA {major} libraries with the installed {one.named}"
 
     def _required_torch(self, row: FrameworkBuild, release: str) -> Iterator[str]:

@@ -78,6 +78,11 @@ class Situation:
         """The torch of the examined environment, if there is one."""
         return self.machine.torch
 
+    @property
+    def torch_cuda(self) -> str:
+        """The CUDA that it was built with; "" if it was built with none, or there is no torch."""
+        return (self.torch.cuda if self.torch else None) or ""
+
     def build_of(self, torch: Torch | None) -> TorchBuild | None:
         """The matrix's row of a torch on this platform, if it has one."""
         return self.matrix.torch.build_of(torch, self.platform) if torch else None

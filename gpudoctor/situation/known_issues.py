@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gpudoctor.finding import SEVERITIES
 from gpudoctor.machine import Gpu, Machine
-from gpudoctor.matrix.versions import local_version, matches, package_matches
+from gpudoctor.matrix.versions import local_version, major_of, matches, package_matches
 from gpudoctor.situation import Situation, answer_once
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def version_beside(situation: Situation, build: Build, name: str) -> str | None:
         return of_rocm[1] if of_rocm else None
     if not re.match(_TORCHS_OWN, name):
         return installed_version(situation, name)
-    release, major = situation.matrix.torch.release(build.version), (build.cuda or "").partition(".")[0]
+    release, major = situation.matrix.torch.release(build.version), major_of(build.cuda)
     if release is None:
         return None
     pins = {

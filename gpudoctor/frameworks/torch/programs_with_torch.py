@@ -11,7 +11,7 @@ from gpudoctor.frameworks.torch.compiled_packages import dependent_row
 from gpudoctor.frameworks.torch.nearest_build import fix_by
 from gpudoctor.machine import Distribution, Gpu, Torch
 from gpudoctor.matrix.rows.packages import Framework
-from gpudoctor.matrix.versions import figures, local_version, package_matches
+from gpudoctor.matrix.versions import local_version, major_of, package_matches
 from gpudoctor.situation import Situation
 
 
@@ -59,7 +59,7 @@ def _its_torch(situation: Situation, package: Distribution, cuda: str, choices: 
         for one in choices
         if pinned
         and package_matches(pinned.torch, one.version)
-        and figures(one.cuda or "")[:1] == figures(pinned.cuda or cuda)[:1]
+        and major_of(one.cuda) == major_of(pinned.cuda or cuda)
     ]
     return next((one for one in fitting if not one.index_url), fitting[0] if fitting else None)
 

@@ -108,8 +108,7 @@ def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
     if machine.pasted is None or not assumed or not all(gpu.vendor == "nvidia" for gpu in gpus):
         return None
     firsts = (matrix.nvidia.first_driver(gpu.arch.value, gpu.chip, gpu.pci_id) for gpu in gpus)
-    cuda = situation.torch.cuda if situation.torch else None
-    serves = matrix.nvidia.bundled_driver(cuda) if cuda else None
+    serves = matrix.nvidia.bundled_driver(situation.torch_cuda) if situation.torch_cuda else None
     return max(filter(None, (*firsts, matrix.nvidia.floor("12.0"), serves)), key=figures, default=None)
 
 

@@ -24,7 +24,7 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, distribution_of, family_of, stem_of, without_cuda
 from gpudoctor.machine import Distribution, Library, MissingSymbols
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, major_of
 from gpudoctor.situation import Situation, answer_once
 
 FOUND_LATE = ("libnvJitLink", "libnvrtc")
@@ -53,7 +53,7 @@ def pins(situation: Situation) -> dict[str, tuple[str, str]]:
             base = without_cuda(whole)
             pins[base] = (whole[len(f"{base}-cu") :], version.strip(" )"))
     if not pins and torch and torch.cuda:
-        number = torch.cuda.partition(".")[0]
+        number = str(major_of(torch.cuda))
         release, build = situation.matrix.torch.release(torch.version), situation.build_of(torch)
         index = release if release and release.cuda == torch.cuda else None
         cudnn = (situation.matrix.torch.cudnn_of(build) if build else None) or (index.cudnn if index else None)
@@ -101,8 +101,8 @@ def wanted_version(situation: Situation, base: str) -> str | None:
     pin = pins(situation).get(base)
     if pin:
         return pin[1]
-    major = figures(situation.torch.cuda or "")[:1] if situation.torch else ()
-    fitting = [d for d in wheels_of(situation, base) if major and d.name in (base, f"{base}-cu{major[0]}")]
+    major = major_of(situation.torch_cuda)
+    fitting = [d for d in wheels_of(situation, base) if major and d.name in (base, f"{base}-cu{major}")]
     return fitting[0].version if fitting else None
 
 

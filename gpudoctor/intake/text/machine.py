@@ -339,13 +339,13 @@ def _pasted(
         unsaid.append("GPU")
     elif any(gpu.arch.undecided for gpu in machine.gpus):
         unsaid.append("exact GPU")
-    if _driver_said(facts) is None and not machine.of_vendor("amd"):
+    driver_said = _driver_said(facts)
+    if driver_said is None and not machine.of_vendor("amd"):
         unsaid.append("driver")
     if machine.torch is None:
         others = installed_frameworks(machine.examined, matrix)
         if not any(one.vendor for one in others):
             unsaid.append("torch")
-    driver_said = _driver_said(facts)
     available = decided(facts, "available")
     works = source(available) if available and available.value == "True" else ""
     begun = decided(facts, "gpu started")

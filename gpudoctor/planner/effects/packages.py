@@ -23,7 +23,7 @@ from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cu
 from gpudoctor.frameworks.torch.torch_by_version import named_torch
 from gpudoctor.machine import Distribution, Machine, PythonEnvironment, Torch, TorchOrigin, absent, known
 from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
-from gpudoctor.matrix.versions import figures, just_below, package_matches
+from gpudoctor.matrix.versions import figures, just_below, major_of, package_matches
 from gpudoctor.planner.effects import SOURCE
 from gpudoctor.planner.effects.frameworks import after_installing
 from gpudoctor.planner.effects.variables import imported_anew
@@ -201,7 +201,7 @@ def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvi
 
     def of_another(library: str) -> bool:
         number = library.rpartition("-cu")[2]
-        return cuda is not None and number.isdecimal() and figures(number) != figures(cuda)[:1]
+        return cuda is not None and number.isdecimal() and int(number) != major_of(cuda)
 
     pending, done = [(name, frozenset(extra.split(",")))], set[str]()
     while pending:
