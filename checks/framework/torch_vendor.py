@@ -10,6 +10,7 @@ from gpudoctor.finding import Device, Evidence, Finding, Fix, Severity, by_hand
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
 from gpudoctor.machine import PLATFORMS, Gpu, Library, Torch, Vendor
+from gpudoctor.matrix.versions import local_version
 from gpudoctor.plain_text import number_of
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import gpu_names
@@ -146,7 +147,7 @@ def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
         yield _behind_windows(situation, torch, "a ROCm build, and Windows has an NVIDIA driver here", "CUDA build")
     if torch is None or not situation.usable:
         return
-    label = torch.build or torch.version.partition("+")[2]
+    label = torch.build or local_version(torch.version)
     if torch.build == "xpu":
         yield _other_vendor(situation, torch, "a build for Intel GPUs", "CUDA build or ROCm build")
     elif re.match(r"rocm|cu\d", label) and not (torch.hip or torch.rocm or torch.cuda):

@@ -19,11 +19,11 @@ from gpudoctor.dockerfile.image import CopyInstruction, Image
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import package_line
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
-from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.machine import PLATFORMS
 from gpudoctor.matrix.questions import group_of
+from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import major_of, package_matches
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import in_place, split_off
 from gpudoctor.dockerfile.toolkit import without_toolkit
-from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
+from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, package_matches
 
 _TRUE = ("TRUE", "1", "ON", "YES")
@@ -213,7 +213,7 @@ def _ways_to_compile(
     name = image.base or ""
     devel = re.sub(r"-(runtime|base)(?=-|$)", "-devel", name)
     held = recipe.torch(image)
-    of = f"torch {held.version} and CUDA {cuda_of(held.build)}" if held and held.known else "this torch"
+    of = f"torch {held.version} and CUDA {cuda_of(held.build) or ''}" if held and held.known else "this torch"
     instead = f"in place of {one.name}, the address of its wheel for {of}"
     wheel = change("Install a ready wheel", f"{one.file or place}: {instead}")
     if devel != name:

@@ -13,10 +13,11 @@ from gpudoctor.dockerfile.proposals import build_within, install_line, keep_torc
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.torch_dependents import pins_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest
-from gpudoctor.dockerfile.torch_wheels import ImageTorch, cuda_of, outrun, wheels_for
+from gpudoctor.dockerfile.torch_wheels import ImageTorch, outrun, wheels_for
 from gpudoctor.dockerfile.variables import OVERRIDE_CUDA
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.machine import PLATFORMS
+from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, major_of, minor
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex
 from gpudoctor.dockerfile.torch_dependents import companion_torch, release_for, required_by, required_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for, configured_from, install_request
-from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.finding import Finding, Fix
+from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import major_of, package_matches
 
 if TYPE_CHECKING:
@@ -131,7 +131,8 @@ def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
 
 def _family(build: str) -> str:
     """What torch and torchvision must share: "cpu", "rocm", or the major of CUDA."""
-    return f"CUDA {cuda_of(build).partition('.')[0]}" if cuda_of(build) else build.rstrip("0123456789.")
+    cuda = cuda_of(build)
+    return f"CUDA {major_of(cuda)}" if cuda else build.rstrip("0123456789.")
 
 
 def _replacing_the_base(recipe: Recipe, image: Image, later: TorchRequest) -> Iterator[Finding]:

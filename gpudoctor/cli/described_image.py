@@ -53,17 +53,8 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
         path = machine.load_path
         machine = replace(machine, load_path=replace(path, found=(library, *path.found)))
     if held is not None and held.asked is None and image.facts and image.facts.origin == "amd":
-        return _with_amds_own_torch(machine)
+        return machine.with_torch_facts(origin="amd") if machine.torch else machine  # no wheel of an index
     return machine
-
-
-def _with_amds_own_torch(machine: Machine) -> Machine:
-    """The machine with the torch of AMD's images, which is no wheel of an index."""
-    environment, torch = machine.examined, machine.torch
-    if torch is None:
-        return machine
-    own = environment.with_torch(replace(environment.torch, value=replace(torch, origin="amd")))
-    return machine.with_environment(own)
 
 
 def findings_on(

@@ -26,10 +26,11 @@ from gpudoctor.dockerfile.rewriting import (
 )
 from gpudoctor.dockerfile.torch_dependents import pins_torch, release_for, releases_for
 from gpudoctor.dockerfile.torch_requests import TorchRequest, build_of_index
-from gpudoctor.dockerfile.torch_wheels import cuda_of, wheels_for
+from gpudoctor.dockerfile.torch_wheels import wheels_for
 from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted, torch_and_companions
 from gpudoctor.isa import cuda_runs
+from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, major_of, minor
 
 if TYPE_CHECKING:

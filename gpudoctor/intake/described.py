@@ -243,7 +243,7 @@ def with_gpus(
 def _with_import_elsewhere(machine: Machine) -> Machine:
     """The machine with an import that ran beside other GPUs: the devices that torch counted are not the described
     ones, and a library of the driver comes with the driver."""
-    environment, torch = machine.examined, machine.torch
+    torch = machine.torch
     trial = torch.trial.value if torch else None
     if torch is None or trial is None:
         return machine
@@ -251,11 +251,9 @@ def _with_import_elsewhere(machine: Machine) -> Machine:
         r"([\w.+-]{1,80}\.so[\w.]{0,40}): cannot open shared object file", f"{trial.root}\n{trial.error}"
     )
     if not trial.ok and library is not None and library[1].startswith(DRIVER_OWN):
-        fact = replace(torch, trial=unknown(f"{library[1]} of the driver is not here"))
         machine = replace(machine, assumed=(*machine.assumed, f"import torch (with the driver's {library[1]})"))
-    else:
-        fact = replace(torch, trial=replace(torch.trial, value=replace(trial, device_count=None)))
-    return machine.with_environment(environment.with_torch(replace(environment.torch, value=fact)))
+        return machine.with_torch_facts(trial=unknown(f"{library[1]} of the driver is not here"))
+    return machine.with_torch_facts(trial=replace(torch.trial, value=replace(trial, device_count=None)))
 
 
 def _stubs(machine: Machine) -> tuple[Library, ...]:
@@ -357,7 +355,7 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
         environment = replace(environment, python=known(python_of(description.python_version), SOURCE))
     if packages:
         names = {package.name for package in packages}
-        others = (one for one in environment.distributions.value or () if one.name not in names)
+        others = (one for one in environment.packages if one.name not in names)
         environment = replace(environment, distributions=known((*others, *packages), SOURCE))
         environment = _with_named_frameworks(environment, matrix)
     return replace(machine, environment=known(environment, SOURCE), assumed=(*machine.assumed, *assumed))

@@ -83,7 +83,7 @@ class Machine(Record, frozen=True):
     @property
     def packages(self) -> tuple[Distribution, ...]:
         """The distributions of the examined environment, as far as their listing is known."""
-        return self.examined.distributions.value or ()
+        return self.examined.packages
 
     @property
     def extensions(self) -> tuple[Extension, ...]:
@@ -107,6 +107,10 @@ class Machine(Record, frozen=True):
     def with_environment(self, environment: PythonEnvironment) -> Machine:
         """The same machine with another state of its environment."""
         return replace(self, environment=replace(self.environment, value=environment))
+
+    def with_torch_facts(self, **facts: object) -> Machine:
+        """The same machine with these facts of its torch."""
+        return self.with_environment(self.examined.with_torch_facts(**facts))
 
     def source_of_error(self, text: str) -> str:
         """Where one of `errors` was read."""

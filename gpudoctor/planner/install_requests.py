@@ -15,7 +15,7 @@ from gpudoctor.frameworks.torch.compiled_packages import built_for
 from gpudoctor.machine import Distribution, Machine, ProjectPackage, Torch, TorchAsked
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import figures, major_of, package_matches
+from gpudoctor.matrix.versions import figures, local_version, major_of, package_matches
 from gpudoctor.situation import Situation
 from gpudoctor.spelling import is_name, is_version
 
@@ -56,7 +56,7 @@ def would_stay(machine: Machine, item: PackageSpec) -> bool:
     if found is None or not item.spec.startswith("==") or item.extra:
         return False
     wanted, _, build = item.spec.removeprefix("==").partition("+")
-    return build in ("", found.version.partition("+")[2]) and package_matches(f"=={wanted}", found.version)
+    return build in ("", local_version(found.version)) and package_matches(f"=={wanted}", found.version)
 
 
 def frameworks_over(situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[PackageSpec, ...]:

@@ -76,7 +76,7 @@ class InstalledFramework(Struct, frozen=True):
 
 def installed_frameworks(environment: PythonEnvironment, matrix: Matrix) -> tuple[InstalledFramework, ...]:
     """The frameworks beside torch, in the matrix's order."""
-    by_name = {one.name: one for one in environment.distributions.value or ()}
+    by_name = {one.name: one for one in environment.packages}
     if not by_name:
         return ()
     found = (_installed(row, by_name, environment, matrix) for row in matrix.tables.frameworks)

@@ -105,7 +105,7 @@ def _with_torch_code(host: Host, machine: Machine, probing: Probing) -> Machine:
     from gpudoctor.frameworks.torch.probes.code import read_torch_code
 
     archs = probing("torch code", lambda: read_torch_code(host, environment, torch.path), torch.archs)
-    return with_torch(machine, archs=archs)
+    return machine.with_torch_facts(archs=archs)
 
 
 def _with_extensions(host: Host, machine: Machine, probing: Probing) -> Machine:
@@ -121,11 +121,3 @@ def _with_extensions(host: Host, machine: Machine, probing: Probing) -> Machine:
     listing = replace(environment.distributions, value=distributions)
     found = replace(environment, extensions=extensions, distributions=listing)
     return machine.with_environment(found)
-
-
-def with_torch(machine: Machine, **facts: object) -> Machine:
-    """The machine with these facts of its torch."""
-    environment = machine.examined
-    assert environment.torch.value is not None
-    torch = replace(environment.torch, value=replace(environment.torch.value, **facts))
-    return machine.with_environment(environment.with_torch(torch))

@@ -23,7 +23,6 @@ from gpudoctor.probes.process_limits import process_limits
 from gpudoctor.probes.variables import relevant_variables
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.usable_gpus import has_usable_gpu
-from gpudoctor.survey.files import with_torch
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host
@@ -73,7 +72,7 @@ def start_torch(
     trial = performed.trial
     if trial.value is not None and not trial.value.ok:
         trial = probing("failed import", lambda: _with_suspects(host, environment, trial, before), trial)
-    machine = replace(with_torch(machine, trial=trial), smoke=performed.smoke)
+    machine = replace(machine.with_torch_facts(trial=trial), smoke=performed.smoke)
     imports = (
         ModuleImport(one.name, one.name, one.version, "torch", found)
         for one, found in zip(beside, performed.beside, strict=False)
