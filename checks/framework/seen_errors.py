@@ -12,10 +12,10 @@ from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import has_code, lacks_code
 from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.frameworks.torch.message_causes import (
+    CHOOSING_GPUS,
     CPU_BUILD,
     HIDDEN,
     NO_RIGHTS,
-    VISIBILITY,
     by_place,
     gpus_of,
 )
@@ -327,7 +327,7 @@ def _named(situation: Situation, row: ErrorPattern, gpus: tuple[Gpu, ...]) -> st
 
 def _hiding(situation: Situation) -> dict[str, str]:
     """The visibility variables that are set, where one of them may hide the GPU."""
-    values = {name: situation.variable(name) for name in VISIBILITY}
+    values = {name: situation.variable(name) for name in CHOOSING_GPUS}
     return {name: value for name, value in values.items() if value is not None}
 
 

@@ -8,9 +8,8 @@ import re
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.recipe import Recipe, RecipeService, about_service, change
-from gpudoctor.dockerfile.variables import VISIBLE
 from gpudoctor.finding import Finding, NotJudged
-from gpudoctor.machine import PLATFORMS, Vendor
+from gpudoctor.machine import PLATFORMS, VISIBILITY, Vendor
 
 _NODES = ("/dev/kfd", "/dev/dri")
 _NUMBER = re.compile(
@@ -18,7 +17,7 @@ _NUMBER = re.compile(
     r"|resources\.(?:limits|requests)\.((?:nvidia|amd)\.com/gpu)"
 )
 """The keys that say how many GPUs a service is given."""
-_HIDING = ("NVIDIA_VISIBLE_DEVICES", *VISIBLE)
+_HIDING = ("NVIDIA_VISIBLE_DEVICES", *VISIBILITY)
 _POD_SHM = ("and in the volumes of the pod:", "  - {name: shm, emptyDir: {medium: Memory}}")
 _DEVELOPMENT: dict[Vendor, tuple[str, ...]] = {
     "nvidia": ("--gpus", "all"),
@@ -338,7 +337,7 @@ def _named_for_cpus(started: RecipeService) -> bool:
     if any(re.search(r"(^|[^a-z])cpu([^a-z]|$)", name, re.IGNORECASE) for name in names):
         return True
     # The runtime asks for a GPU: the variable that it reads then says no purpose.
-    hiding = VISIBLE if service.by_variable else _HIDING
+    hiding = VISIBILITY if service.by_variable else _HIDING
     values = service.environment.items()
     return any(
         value.strip().lower() == "cpu" or (name in hiding and value.strip() in ("", "-1")) for name, value in values

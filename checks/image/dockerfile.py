@@ -14,8 +14,9 @@ from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.rewriting import in_place
 from gpudoctor.dockerfile.torch_requests import configured_from
 from gpudoctor.dockerfile.unreadable_commands import copies_environment
-from gpudoctor.dockerfile.variables import HIDING, NO_GPU, OVERRIDE, VISIBLE, slip_in_devices
+from gpudoctor.dockerfile.variables import HIDING, NO_GPU, OVERRIDE, slip_in_devices
 from gpudoctor.finding import Finding, Fix
+from gpudoctor.machine import VISIBILITY
 
 _HIDING = {"NVIDIA_VISIBLE_DEVICES": NO_GPU, **HIDING}
 
@@ -38,7 +39,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         variables = recipe.variables(image)
-        for chosen in (variables[name] for name in VISIBLE if name in variables):
+        for chosen in (variables[name] for name in VISIBILITY if name in variables):
             if chosen.value is not None and (why := slip_in_devices(chosen.value)):
                 yield setting_finding(
                     image,

@@ -124,7 +124,7 @@ def _ways_to_libraries(recipe: Recipe, image: Image, one: ImageFramework, build:
     example = _image_with(recipe, build.cuda, one.cudnn)
     such_as = f", such as {example}" if example else ""
     base = change("Use another base image", image.on_base(f"an image with {needs}{such_as}"))
-    wanted = f"{build.install}[{build.extra}]{f'=={one.version}' if one.version else ''}"
+    wanted = build.with_extra + (f"=={one.version}" if one.version else "")
     own = change("Install the libraries with it", package_line(image, step, asked, wanted))
     if not (build.extra and build.install):
         yield base
@@ -236,7 +236,7 @@ def _build_for(recipe: Recipe, image: Image, one: ImageFramework, kind: str) -> 
     return tuple(
         change(
             f"Install the {kind} build",
-            package_line(image, one.package.step, one.package.requirement, _install(row)),
+            package_line(image, one.package.step, one.package.requirement, row.with_extra),
         )
         for row in _builds_for(recipe, image, one)[:1]
     )
@@ -254,10 +254,6 @@ def _builds_for(recipe: Recipe, image: Image, one: ImageFramework) -> list[Frame
 
     fitting = [row for row in rows if row.extra or (row.cuda or row.rocm) is None or same(row)]
     return sorted(fitting, key=lambda row: not same(row))
-
-
-def _install(row: FrameworkBuild) -> str:
-    return f"{row.install}[{row.extra}]" if row.extra else row.install
 
 
 @check("GPD652", "image-packages-overwrite", "image")

@@ -14,7 +14,7 @@ from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
 from gpudoctor.frameworks.torch.shadowed_libraries import (
     clear_the_way,
-    family_in_the_way,
+    cudnn_in_the_way,
     judged_here,
     missing_symbols,
     pinned_and_others,
@@ -92,7 +92,7 @@ def _replaced(situation: Situation) -> Verdicts:
     wanted = wanted_version(situation, "nvidia-cudnn")
     # Where the wheel has lost its file, another one is found in its place; the damage is told elsewhere.
     lost = {posixpath.basename(file.path) for one in _installed(situation) for file in one.lost}
-    foreign = tuple(one for one in family_in_the_way(situation, "libcudnn") if one.name not in lost)
+    foreign = tuple(one for one in cudnn_in_the_way(situation) if one.name not in lost)
     missing = next(missing_symbols(situation, "libcudnn"), None)
     lacking = next((one for one in foreign if missing and one.path in (missing.path, missing.needed_by)), None)
     other = next((one for one in foreign if wanted and one.version and _incompatible(one.version, wanted)), None)
@@ -227,7 +227,7 @@ def _loaded(situation: Situation) -> Evidence | None:
 
 def _foreign(situation: Situation) -> Library | None:
     """The cuDNN from elsewhere, or what computes of it."""
-    return next((one for one in family_in_the_way(situation, "libcudnn") if one.version), None)
+    return next((one for one in cudnn_in_the_way(situation) if one.version), None)
 
 
 def _installed(situation: Situation) -> tuple[Distribution, ...]:

@@ -86,13 +86,11 @@ def _command(situation: Situation, build: FrameworkBuild, own: InstalledFramewor
     """What a person types. A build that looks into no wheels gets those with the libraries that it opens."""
     release = _release(situation, build, own)
     if build.looks != "loader":
-        extra = f"[{build.extra}]" if build.extra else ""
         # Without an extra nothing pulls in what has to be of the same release.
-        rest = "" if extra else "".join(f" {name}=={release}" for name in (*build.parts, *build.beside))
+        rest = "" if build.extra else "".join(f" {name}=={release}" for name in (*build.parts, *build.beside))
         others = " ".join(dict.fromkeys(_replaced(situation, build, asked)))
         before = f"`pip uninstall -y {others}`, then " if others else ""
-        wanted = f"{build.install}{extra}=={release}"
-        return f"{before}`pip install {shlex.quote(wanted)}{rest}`"
+        return f"{before}`pip install {shlex.quote(f'{build.with_extra}=={release}')}{rest}`"
     wheels = [f"{base}-cu{_major(build)}" for name in build.opens if (base := distribution_of(name))]
     if build.cudnn and not (situation.torch and situation.torch.cuda):  # torch brings its own
         wheels.append(f'"nvidia-cudnn-cu{_major(build)}=={build.cudnn}.*"')

@@ -12,6 +12,10 @@ _RESERVING = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pc
 """Kernel drivers that hold a GPU for a virtual machine."""
 
 
+VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""Variables by which runtimes choose among the GPUs."""
+
+
 class Firmware(Record, frozen=True):
     """A firmware that a GPU runs: `name` "mes", "mec", "sdma", "smc"; `version` 0x83."""
 

@@ -21,6 +21,7 @@ from gpudoctor.frameworks.gpu_builds import (
     supports,
     target_of,
 )
+from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.frameworks.required_release import value_of
 from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch
 from gpudoctor.machine import Gpu
@@ -278,10 +279,8 @@ class _Choosing:
 
 def _requirement(package: object) -> str:
     assert isinstance(package, ReplacePackage)
-    extra = f"[{package.extra}]" if package.extra else ""
-    return f"{package.name}{extra}{package.specifier}"
+    return PackageSpec(package.name, package.specifier, package.extra).text
 
 
 def _distribution(row: FrameworkBuild) -> str:
-    extra = f"[{row.extra}]" if row.extra else ""
-    return f"{row.install or row.package}{extra}" + (f" {row.newest or row.version or ''}".rstrip())
+    return f"{row.with_extra if row.install else row.package} {row.newest or row.version or ''}".rstrip()

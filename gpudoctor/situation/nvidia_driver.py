@@ -9,7 +9,7 @@ from gpudoctor.machine import ASSUMED, DESCRIBED, Gpu, Library, Machine
 from gpudoctor.matrix.versions import at_least, figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.kernel_log import lines_about
-from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
+from gpudoctor.situation.kernel_modules import for_running_kernel, version_on_disk
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.nvidia import DriverVerdict
@@ -36,7 +36,7 @@ def kernel_driver(situation: Situation) -> tuple[str | None, ModuleFlavour | Non
     nvidia = situation.machine.nvidia
     if nvidia.module.value:
         return nvidia.module.value.version, nvidia.module.value.flavour, nvidia.module.source
-    if not situation.in_container and (module := for_running_kernel(situation, core_modules(situation))):
+    if not situation.in_container and (module := for_running_kernel(situation)):
         return version_on_disk(situation) or nvidia.userland.value, module.flavour, module.path
     return nvidia.userland.value or _answered_version(situation.machine), None, nvidia.userland.source
 

@@ -127,10 +127,10 @@ def in_the_way(situation: Situation, stem: str) -> Library | None:
     return None
 
 
-def family_in_the_way(situation: Situation, family: str) -> tuple[Library, ...]:
-    """The same for a library and all that it opens: libcudnn with libcudnn_ops and the others."""
+def cudnn_in_the_way(situation: Situation) -> tuple[Library, ...]:
+    """The same for cuDNN and all that it opens: libcudnn with libcudnn_ops and the others."""
     found = situation.environment.libraries.found
-    return tuple(one for one in found if family_of(one.name) == family and _may_win(situation, one))
+    return tuple(one for one in found if family_of(one.name) == "libcudnn" and _may_win(situation, one))
 
 
 def missing_symbols(situation: Situation, family: str | None = None) -> Iterator[MissingSymbols]:
