@@ -37,7 +37,7 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
     if torch is None or situation.torch_target != "cpu" or torch.build == "xpu":
         return
     if not situation.usable:
-        if situation.machine.pasted and "GPU" in situation.machine.pasted.unsaid:
+        if "GPU" in situation.machine.text.unsaid:
             yield _whichever_gpu(torch)
         return
     gpus = builds.gpus_to_serve(situation, situation.usable)

@@ -76,6 +76,11 @@ class Machine(Record, frozen=True):
         return self.environment.value or _NO_ENVIRONMENT
 
     @property
+    def text(self) -> PastedText:
+        """The text that the machine was read from; where it was read from none, a record that says nothing."""
+        return self.pasted or _NO_TEXT
+
+    @property
     def torch(self) -> Torch | None:
         """The torch of the examined environment, if one is known to be there."""
         return self.examined.torch.value
@@ -114,7 +119,7 @@ class Machine(Record, frozen=True):
 
     def source_of_error(self, text: str) -> str:
         """Where one of `errors` was read."""
-        lines = self.pasted.error_lines if self.pasted else ()
+        lines = self.text.error_lines
         place = self.errors.index(text) if text in self.errors else len(lines)
         return f"text, line {lines[place]}" if place < len(lines) else "--error"
 
@@ -126,7 +131,4 @@ class Machine(Record, frozen=True):
         return tuple(gpu for gpu in self.gpus if gpu.vendor == vendor)
 
 
-_NO_ENVIRONMENT = PythonEnvironment()
-
-
-_NO_ENVIRONMENT = PythonEnvironment()
+_NO_ENVIRONMENT, _NO_TEXT = PythonEnvironment(), PastedText()

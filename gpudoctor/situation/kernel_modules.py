@@ -164,10 +164,10 @@ def newer_than_described_kernel(situation: Situation) -> tuple[Gpu, ...]:
 
 def _reached(situation: Situation) -> bool:
     """Whether a text shows that its kernel's driver has the GPU: torch, a tool of ROCm or the kernel log found it."""
-    text, amd = situation.machine.pasted, situation.machine.amd
+    text, amd = situation.machine.text, situation.machine.amd
     listed = (amd.hsa.value is not None and amd.hsa.value.lists_gpu) or amd.smi.known
     used = any(fault.kind in _WHILE_IN_USE for fault in situation.machine.log_faults)
-    return (text is not None and bool(text.works or text.started)) or listed or used
+    return bool(text.works or text.started) or listed or used
 
 
 def _missed(situation: Situation) -> bool:

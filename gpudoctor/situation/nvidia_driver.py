@@ -84,8 +84,7 @@ def no_driver(machine: Machine) -> bool:
 
 def has_own_numbers(machine: Machine) -> bool:
     """Whether driver numbers are not those of Linux: Windows has its own, also in WSL2, and Jetson that of L4T."""
-    on_windows = machine.pasted is not None and machine.pasted.foreign == "windows"
-    return on_windows or machine.system.wsl.known or machine.system.jetson.known
+    return machine.text.foreign == "windows" or machine.system.wsl.known or machine.system.jetson.known
 
 
 def has_server_stack(situation: Situation, sm: str) -> bool:

@@ -89,8 +89,8 @@ def by_place(
     """The causes of a message that names none, or no driver. First come those of the place where it was printed, and
     an override that is set there; last come those that rocminfo refutes, those of WSL outside WSL, and AMD's where
     the message says CUDA and nothing tells the vendor."""
-    in_wsl, pasted, first = situation.in_wsl, situation.machine.pasted, list[str]()
-    first += (NO_GPU_GIVEN,) * bool(pasted and pasted.container_command)
+    in_wsl, pasted, first = situation.in_wsl, situation.machine.text, list[str]()
+    first += (NO_GPU_GIVEN,) * bool(pasted.container_command)
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
     of_cuda = vendor == "amd" and CUDA_ON_AMD in causes and row.slug != CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
@@ -113,7 +113,7 @@ def by_place(
         return tuple(sorted(causes, key=lambda slug: slug not in first))
     if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
-    if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
+    if pasted.gpus_given:  # what else keeps them from the program is not its container
         causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
     elif situation.in_container:
         first += (NO_GPU_GIVEN, _NO_TOOLKIT, _NO_UVM, NO_RIGHTS)
@@ -125,10 +125,10 @@ def by_place(
     order = {slug: place for place, slug in enumerate(first)}
     hsa = situation.machine.amd.hsa.value
     last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())
-    if pasted and vendor == "amd" and not any(situation.variable(name) for name in CHOOSING_GPUS):
+    if situation.machine.pasted and vendor == "amd" and not any(situation.variable(name) for name in CHOOSING_GPUS):
         last += (HIDDEN,)  # HIP ignores empty ones: only one that somebody set hides the GPU
     in_docker = situation.machine.system.container.value == "docker"
-    if pasted and pasted.gpus_given and in_docker and HIDDEN in causes:
+    if pasted.gpus_given and in_docker and HIDDEN in causes:
         last += (_NO_KFD,)  # Docker refuses a node that is missing
     unlikely = _OF_VENDORS["amd"] if vendor is None and "CUDA" in text else ()
     return tuple(
