@@ -69,7 +69,7 @@ def no_device(recipe: Recipe) -> Verdicts:
             continue
         if any((vendor, source) in given for source in _sources(started)):
             continue
-        own = started.image.facts.vendor if started.image and started.image.facts else None
+        own = started.image.facts.vendor if started.image else None
         if _made_for_others(recipe, started) or (own not in (None, vendor) and _given(started, own)):
             continue  # compose-other-vendor or image-torch-other-vendor reports it
         if service.open:
@@ -320,14 +320,14 @@ def _for_cpus(recipe: Recipe, started: RecipeService) -> bool:
     which is a CUDA build, is for a GPU."""
     image = started.image
     held = recipe.torch(image) if image else None
-    made_for = image.facts.vendor if image and image.facts else None
+    made_for = image.facts.vendor if image else None
     of_index = made_for is None and held is not None and held.source == "package index"
     return of_index or _named_for_cpus(started)
 
 
 def _optional(started: RecipeService) -> bool:
     """Whether the image is of a program that often runs without a GPU."""
-    return started.image is not None and started.image.facts is not None and started.image.facts.cpu
+    return started.image is not None and started.image.facts.cpu
 
 
 def _named_for_cpus(started: RecipeService) -> bool:
@@ -350,8 +350,7 @@ def _made_for_others(recipe: Recipe, started: RecipeService) -> bool:
     amd = service.amd or service.kfd
     if image is None or vendor is None or service.privileged or service.open or amd == service.nvidia:
         return False
-    own = image.facts.vendor if image.facts else None
-    return own in (None, vendor) and amd is not (vendor == "amd") and not _named_for_cpus(started)
+    return image.facts.vendor in (None, vendor) and amd is not (vendor == "amd") and not _named_for_cpus(started)
 
 
 def _vendor(recipe: Recipe, started: RecipeService) -> Vendor | None:

@@ -176,7 +176,7 @@ def _forced(step: Step) -> bool:
 def _refused(image: Image, step: Step) -> bool:
     """Whether a command surely installs into the distribution's own Python, and nothing permits it."""
     install, command = step.pip, step.command
-    if image.facts is None or not image.facts.managed or python_of(image) is None or install is None:
+    if not image.facts.managed or python_of(image) is None or install is None:
         return False
     if step.environment != "" or step.copied:
         return False
@@ -224,6 +224,6 @@ def _in_an_environment(image: Image, step: Step) -> Fix:
 def _making_one(image: Image) -> Iterator[str]:
     """The commands that make an environment; Debian and Ubuntu have venv in a package of its own."""
     brought = {name for step in image.steps for name in system_packages(step.command)}
-    if not brought & {"python3-venv", "python3-full"} and image.facts is not None and image.facts.managed:
+    if not brought & {"python3-venv", "python3-full"} and image.facts.managed:
         yield "apt-get update && apt-get install -y python3-venv"
     yield "python3 -m venv /opt/venv"

@@ -102,7 +102,7 @@ def _ways_onto_path(image: Image, environment: str, step: Step, start: str, word
 
 def _place_of_torch(image: Image) -> tuple[str, Step] | None:
     """The one environment that has torch, and the command that installs it."""
-    if image.facts is None or image.facts.has_torch or image.form != "dockerfile":
+    if not image.facts.known or image.facts.has_torch or image.form != "dockerfile":
         return None
     steps = [step for step in image.steps if step.brings_torch]
     places = {step.environment for step in steps}

@@ -52,7 +52,7 @@ def framework_libraries_missing(recipe: Recipe) -> Verdicts:
     A release for the image's CUDA, or the extra that brings the libraries, changes only this package.
     """
     for image in recipe.images:
-        if image.facts is None or image.facts.musl or _may_have_cuda(image):
+        if not image.facts.known or image.facts.musl or _may_have_cuda(image):
             continue
         for one in recipe.frameworks(image):
             missing = missing_libraries(image, one, recipe.matrix)
@@ -109,7 +109,7 @@ def _torch_brings(recipe: Recipe, image: Image, build: FrameworkBuild) -> bool:
     held = recipe.torch(image)
     if held is None:
         names = {one.name for place in packages_of(image) for one in place}
-        return bool(image.facts and image.facts.has_torch) or "torch" in names
+        return image.facts.has_torch or "torch" in names
     return not held.known or major_of(cuda_of(held.build)) == major_of(build.cuda)
 
 
@@ -147,7 +147,7 @@ def _image_with(recipe: Recipe, cuda: str | None, cudnn: str | None) -> str:
 def _fits(build: FrameworkBuild, image: Image) -> bool:
     """Whether the base image has all that a build needs, and the Python for its newest release."""
     facts, python = image.facts, python_of(image)
-    if facts is None or not facts.libraries or not facts.cuda or major_of(build.cuda) != major_of(facts.cuda):
+    if not facts.libraries or not facts.cuda or major_of(build.cuda) != major_of(facts.cuda):
         return False
     return cudnn_of(build) in (None, facts.cudnn) and (python is None or not build.pythons or python in build.pythons)
 
@@ -168,7 +168,7 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
     The base image or the package changes; nothing else does.
     """
     for image in recipe.images:
-        if image.facts is None or image.facts.vendor is None:
+        if image.facts.vendor is None:
             continue
         for one in recipe.frameworks(image):
             if (
@@ -194,7 +194,7 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
 
 def _has_no_libraries(recipe: Recipe, image: Image, build: FrameworkBuild) -> bool:
     """Whether a build that serves CPUs, too, finds no CUDA in an image that is not made for it."""
-    without = image.facts is not None and image.facts.cuda is None and image.facts.vendor is None
+    without = image.facts.known and image.facts.cuda is None and image.facts.vendor is None
     return build.default and without and not _may_have_cuda(image) and not _torch_brings(recipe, image, build)
 
 
@@ -246,7 +246,6 @@ def _builds_for(recipe: Recipe, image: Image, one: ImageFramework) -> list[Frame
     """The builds for the base image's GPUs that an index has: those that bring their libraries, or are for its CUDA
     or ROCm. That of its CUDA comes first."""
     facts = image.facts
-    assert facts is not None
     rows = [row for row in recipe.matrix.builds_of(one.row.framework) if row.vendor == facts.vendor and row.install]
 
     def same(row: FrameworkBuild) -> bool:
@@ -337,7 +336,7 @@ def framework_cpu_only(recipe: Recipe) -> Verdicts:
         for one in recipe.frameworks(image):
             if one.lacks and (one.build is None or _has_no_libraries(recipe, image, one.build)):
                 yield _without_extra(image, one)
-        if facts is None or facts.vendor is None or facts.has_torch or recipe.torch(image) is not None:
+        if facts.vendor is None or facts.has_torch or recipe.torch(image) is not None:
             continue
         if facts.cuda is None and facts.rocm is None:  # it may hold the framework itself
             continue

@@ -146,7 +146,7 @@ def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Se
     assert step.pip is not None
     before = image.steps[:number]
     if (
-        image.facts is None
+        not image.facts.known
         or copies_environment(image) is not None
         or any(installs_unread(image, one) for one in before)
     ):

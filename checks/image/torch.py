@@ -48,7 +48,7 @@ def older_cuda(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
         wheel = cuda_of(held.build) if held else ""
-        if held is None or facts is None or not facts.cuda or not wheel or held.asked is None:
+        if held is None or not facts.cuda or not wheel or held.asked is None:
             continue
         if outrun(image, recipe.matrix, held, held.asked) is not None:
             continue  # image-torch-without-index reports it, with the same fix
@@ -93,7 +93,7 @@ def _driver_is_judged(recipe: Recipe, held: ImageTorch, wheel: str) -> bool:
 
 def _older(recipe: Recipe, image: Image, held: ImageTorch, wheel: str, severity: Severity, message: str) -> Finding:
     facts, asked = image.facts, held.asked
-    assert facts is not None and facts.cuda is not None and asked is not None
+    assert facts.cuda is not None and asked is not None
     fixes = [
         change(
             "Use a base image with the wheel's CUDA",
@@ -158,7 +158,7 @@ def other_vendor(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
-        if held is None or held.asked is None or facts is None or facts.vendor is None or held.vendor is None:
+        if held is None or held.asked is None or facts.vendor is None or held.vendor is None:
             continue
         if held.vendor == facts.vendor or (recipe.gpus and held.known):
             continue
@@ -206,7 +206,6 @@ def _place(held: ImageTorch) -> str:
 def _of_vendor(recipe: Recipe, image: Image, held: ImageTorch) -> TorchBuild | None:
     """The nearest build for the base image: the same version, with the base's CUDA or ROCm or an older one."""
     facts = image.facts
-    assert facts is not None
     limit = facts.rocm if facts.vendor == "amd" else facts.cuda
     rows = [row for row in wheels_for(recipe.matrix, image.platform, python_of(image)) if row.origin != "pypi"]
     rows = [row for row in rows if (row.rocm if facts.vendor == "amd" else row.cuda)]
@@ -245,7 +244,7 @@ def cpu_only(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
-        if held is None or held.build != "cpu" or held.asked is None or facts is None or recipe.gpus:
+        if held is None or held.build != "cpu" or held.asked is None or not facts.known or recipe.gpus:
             continue
         given = any(one.image is image and one.given_nvidia for one in recipe.services)
         named = _NAMED_FOR_CPUS.search(f"{image.name} {image.file}") or _ASIDE.search(image.name)
@@ -308,7 +307,7 @@ def torch_replaced(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
-        if held is None or held.asked is None or not held.known or facts is None or not facts.has_torch:
+        if held is None or held.asked is None or not held.known or not facts.has_torch:
             continue
         if held.asked.locked or any("venv" in step.command.text for step in image.steps):
             continue  # an environment of its own beside the image's
@@ -355,7 +354,7 @@ def not_for_jetson(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
-        if held is None or held.asked is None or facts is None or facts.origin != "jetson" or facts.has_torch:
+        if held is None or held.asked is None or facts.origin != "jetson" or facts.has_torch:
             continue
         asked, release = held.asked, facts.release or ""
         if not held.known or "cpu" in (asked.build, asked.local) or figures(release) >= _SERVER_STACK:
@@ -382,7 +381,7 @@ _SERVER_STACK = (38,)
 def _pins_torch(image: Image, asked: TorchRequest) -> bool:
     """Whether the NGC image's own constraints hold for a command: since 25.03, for pip, unless the file takes them
     back."""
-    release = image.facts.release if image.facts else None
+    release = image.facts.release
     taken_back = "PIP_CONSTRAINT" in image.settings or any(
         "PIP_CONSTRAINT" in step.command.variables or "PIP_CONSTRAINT" in step.command.text for step in image.steps
     )

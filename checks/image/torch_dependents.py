@@ -139,7 +139,7 @@ def _replacing_the_base(recipe: Recipe, image: Image, later: TorchRequest) -> It
     """A package that requires another torch than the base image has. Other checks tell it of a torch for another
     vendor's GPUs, and of the images whose torch NVIDIA built."""
     held, facts = recipe.torch(image), image.facts
-    if held is None or held.asked != later or facts is None or not facts.torch:
+    if held is None or held.asked != later or not facts.torch:
         return
     if held.vendor not in (None, facts.vendor) or facts.origin in ("ngc", "jetson"):
         return

@@ -52,7 +52,7 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
     if library is not None:
         path = machine.load_path
         machine = replace(machine, load_path=replace(path, found=(library, *path.found)))
-    if held is not None and held.asked is None and image.facts and image.facts.origin == "amd":
+    if held is not None and held.asked is None and image.facts.origin == "amd":
         return machine.with_torch_facts(origin="amd") if machine.torch else machine  # no wheel of an index
     return machine
 
@@ -96,7 +96,7 @@ def _keep_torch(
 def _is_made_for(recipe: Recipe, image: Image) -> bool:
     """Whether a base image with an unknown torch is one of AMD that has code for all described GPUs."""
     facts = image.facts
-    if facts is None or facts.origin != "amd":
+    if facts.origin != "amd":
         return False
     targets = {*facts.archs, *(recipe.matrix.amd.image_targets(facts.rocm)[0] if facts.rocm else ())}
     return all(gpu.arch.value in targets for gpu in recipe.gpus)

@@ -216,7 +216,7 @@ def missing_libraries(image: Image, framework: ImageFramework, matrix: Matrix) -
     """The CUDA libraries that a framework needs and its base image does not have, as people call them: "CUDA 13",
     "cuDNN 9". Empty if it brings them, or if that is unknown."""
     build, facts = framework.build, image.facts
-    if build is None or build.vendor != "nvidia" or not build.cuda or facts is None or facts.vendor == "amd":
+    if build is None or build.vendor != "nvidia" or not build.cuda or not facts.known or facts.vendor == "amd":
         return ()
     rows = matrix.builds_of(framework.row.framework)
     if framework.whole or not any(row.extra or row.opens for row in rows):

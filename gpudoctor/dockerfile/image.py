@@ -105,7 +105,8 @@ class Image(Struct, frozen=True, eq=False):
     base: str | None
     """The image that it is built on; None if unknown."""
     base_line: int
-    facts: BaseImage | None
+    facts: BaseImage
+    """What that holds; of an unknown one, a record that says nothing."""
     platform: str
     """linux-x86_64 or linux-aarch64, as torch wheels name it."""
     settings: dict[str, ImageVariable] = {}

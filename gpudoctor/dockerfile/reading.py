@@ -189,7 +189,7 @@ class _Reader:
         with _named(file):
             text = f"FROM scratch\nENV {OVERRIDE_CUDA}=machine"
             found = read_dockerfile(_place(file), text, self._matrix, later.read, bounds=self._bounds, later=later)
-        bare = BaseImage(pattern="", example="", source="", checked="")
+        bare = BaseImage(pattern=command, example=command)
         return replace(found, base=command, facts=bare, bases=(), settings={}, form="packages")
 
     def _elsewhere(self, file: str, folder: str) -> list[tuple[Service, bool]]:

@@ -16,6 +16,7 @@ from gpudoctor.dockerfile.image import CopyInstruction, Image, Later, Read, Step
 from gpudoctor.dockerfile.scripts import INSTALLER
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
 from gpudoctor.dockerfile.variables import expanded
+from gpudoctor.matrix.rows.images import BaseImage
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -74,6 +75,9 @@ def read_dockerfile(
     return replace(own, bases=tuple(_bases(origins, chain[0])), builders=tuple(builders))
 
 
+_UNKNOWN = BaseImage(pattern="", example="")
+
+
 def _image(
     file: str,
     chain: list[Stage],
@@ -86,14 +90,14 @@ def _image(
 ) -> Image:
     """The image of a stage whose instructions are applied."""
     base = chain[-1].image
-    facts = matrix.images.base_image(base) if base else None
+    facts = (matrix.images.base_image(base) if base else None) or _UNKNOWN
     return Image(
         file=file,
         name=chain[0].name,
         base=base,
         base_line=chain[-1].line,
         facts=facts,
-        platform=(facts and facts.platform) or chain[-1].platform,
+        platform=facts.platform or chain[-1].platform,
         settings=build.settings,
         steps=tuple(build.steps),
         copied=copied,

@@ -18,7 +18,7 @@ _WITH_CUDA = re.compile(r"cuda|^/(usr(/local)?/?)?$")
 def without_toolkit(image: Image, steps: Sequence[Step]) -> bool:
     """Whether the base image has no toolkit, and none of these steps may bring one."""
     facts = image.facts
-    if facts is None or facts.compiler or facts.vendor == "amd" or facts.origin in ("ngc", "jetson"):
+    if not facts.known or facts.compiler or facts.vendor == "amd" or facts.origin in ("ngc", "jetson"):
         return False
     return not any(_may_bring_it(image, one) for one in steps)
 

@@ -101,7 +101,7 @@ def install_request(
         configured.decides(step.command) or bool(strategy and not as_pip),
         as_pip,
     )
-    if install.without_cuda and image.facts is not None and not any(OVERRIDE_CUDA in line for line in image.source):
+    if install.without_cuda and image.facts.known and not any(OVERRIDE_CUDA in line for line in image.source):
         build = build or "cpu"  # another base image, or who builds this one, may say which CUDA there is
     return TorchRequest(
         line=step.command.line,
