@@ -227,12 +227,10 @@ def _packages_alone(image: Image, copies: list[CopyInstruction], started: set[st
 def _left_behind(image: Image, started: set[str]) -> Iterator[Finding]:
     """Commands of a stage's own Python, of which this image copies an environment alone."""
     for one in copied_environments(image):
-        steps = [
-            step for step in one.origin.steps if step.pip is not None and step.environment in ("", one.made.place)
-        ]
+        steps = [step for step in one.origin.steps if step.environment in ("", one.made.place)]
         for name in sorted(started):
             package = OF_OTHER_NAME.get(name, name)
-            brings = [step for step in steps if step.pip is not None and step.pip.asks_for(package)]
+            brings = [step for step in steps if step.pip.asks_for(package)]
             if not brings or any(step.environment for step in brings) or brings[0].command.maybe:
                 continue
             place = image.place(brings[0].command.line)
@@ -260,13 +258,13 @@ def _lies(image: Image, program: str) -> str:
 
 
 def _other_installs(image: Image) -> bool:
-    return any(step.pip is not None and not step.copied for step in image.steps)
+    return any(step.installs and not step.copied for step in image.steps)
 
 
 @lru_cache
 def _scripts(origin: Image) -> frozenset[str]:
     """The commands of the packages that a stage installs by their own names."""
-    packages = {one.name for step in origin.steps if step.pip is not None for one in step.pip.requirements}
+    packages = {one.name for step in origin.steps for one in step.pip.requirements}
     return frozenset(packages) | {name for name, package in OF_OTHER_NAME.items() if package in packages}
 
 

@@ -236,7 +236,7 @@ def _why_unknown(recipe: Recipe, image: Image) -> str:
     dependents = {row.package for row in recipe.matrix.tables.torch_dependents}
     dependents |= {row.package for row in recipe.matrix.tables.torch_users}
     for step in image.steps:
-        named = {one.name for one in step.pip.requirements} if step.pip else set()
+        named = {one.name for one in step.pip.requirements}
         conda = {name for name in conda_packages(step.command) if "torch" in name}
         if "torch" in named or conda or named & dependents or installs_unread(image, step):
             return f"which torch line {step.command.line} installs ({step.command.shown[:60]})"

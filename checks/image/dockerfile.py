@@ -121,7 +121,7 @@ def breaks_system_packages(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         for step in image.steps:
-            if step.pip is not None and step.pip.asks_for("torch") is not None and _forced(step):
+            if step.pip.asks_for("torch") is not None and _forced(step):
                 yield Finding(
                     severity="note",
                     message="torch is installed over the distribution's Python packages.",
@@ -169,14 +169,13 @@ def _forced(step: Step) -> bool:
     """Whether a command of pip or uv is told to install into a managed Python."""
     names = ("PIP_BREAK_SYSTEM_PACKAGES", "UV_BREAK_SYSTEM_PACKAGES")
     given = (step.command.variables.get(name, "").lower() for name in names)
-    flags = step.pip.flags if step.pip is not None else ()
-    return "--break-system-packages" in flags or any(one in _YES for one in given)
+    return "--break-system-packages" in step.pip.flags or any(one in _YES for one in given)
 
 
 def _refused(image: Image, step: Step) -> bool:
     """Whether a command surely installs into the distribution's own Python, and nothing permits it."""
     install, command = step.pip, step.command
-    if not image.facts.managed or python_of(image) is None or install is None:
+    if not image.facts.managed or python_of(image) is None or not step.installs:
         return False
     if step.environment != "" or step.copied:
         return False
@@ -191,7 +190,6 @@ def _refused(image: Image, step: Step) -> bool:
 
 
 def _refusal(image: Image, step: Step) -> Finding:
-    assert step.pip is not None
     forced = re.sub(
         r"\binstall\b", "install --break-system-packages", step.command.written or step.command.text, count=1
     )

@@ -88,7 +88,7 @@ def _may_have_cuda(image: Image) -> bool:
     for step in image.steps:
         if installs_unread(image, step):
             return True
-        if step.pip is not None and step.pip.tool != "conda":
+        if step.installs and step.pip.tool != "conda":
             if any(one.name.startswith(("nvidia-", "cuda-")) for one in step.pip.requirements):
                 return True
         elif _CUDA.search(step.command.text):

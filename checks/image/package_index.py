@@ -122,7 +122,7 @@ def backend_auto(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         for step in image.steps:
             install = step.pip
-            if install is None or install.tool != "uv" or install.locked or step.command.maybe:
+            if install.tool != "uv" or install.locked or step.command.maybe:
                 continue
             setting = image.variable("UV_TORCH_BACKEND")
             backend = install.backend or step.command.variables.get("UV_TORCH_BACKEND") or setting
@@ -186,7 +186,7 @@ def no_wheel(recipe: Recipe) -> Verdicts:
         if image.facts.musl:
             for one in recipe.frameworks(image):
                 command = one.package.step.command
-                if one.build is not None and not command.maybe and one.package.step.pip is not None:
+                if one.build is not None and not command.maybe and one.package.step.installs:
                     text = f"{image.base} is Alpine with musl, for which no wheel of {one.build.package} exists."
                     yield about_line(
                         image, command.line, command.shown, severity="error", message=text, saw="musl", want="glibc",

@@ -38,7 +38,7 @@ def package_removed(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         for step in image.steps:
-            if step.pip is None or step.command.maybe:
+            if step.command.maybe:
                 continue
             for one in step.pip.requirements:
                 conda = step.pip.tool == "conda"
@@ -72,7 +72,7 @@ def _newer(one: Requirement, last: str) -> bool:
 
 def _instead(recipe: Recipe, image: Image, step: Step, one: Requirement, instead: str) -> str:
     place = one.file or image.place(step.command.line)
-    if step.pip is not None and step.pip.tool == "conda":
+    if step.pip.tool == "conda":
         rows = [row for row in recipe.matrix.torch.builds(image.platform) if row.origin != "pypi"]
         fitting = [row for row in rows if package_matches(one.specifier, row.version)]
         best = next((row for row in fitting if row.build == step.pip.backend), next(iter(fitting), None))
@@ -114,7 +114,7 @@ def extension_not_built(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         for number, step in enumerate(image.steps):
             install = step.pip
-            if install is None or step.command.maybe or install.find_links or install.locked:
+            if step.command.maybe or install.find_links or install.locked:
                 continue
             for one in install.requirements:
                 row = rows.get(one.name)
@@ -143,7 +143,6 @@ def _without_nvcc(recipe: Recipe, image: Image, number: int) -> bool:
 
 def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Severity, str] | None:
     """Why the build of a package does not find torch; None if it does, or if that is unknown."""
-    assert step.pip is not None
     before = image.steps[:number]
     if (
         not image.facts.known
@@ -151,7 +150,7 @@ def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Se
         or any(installs_unread(image, one) for one in before)
     ):
         return None
-    there = image.facts.has_torch or any(one.pip and one.pip.asks_for("torch") for one in before)
+    there = image.facts.has_torch or any(one.pip.asks_for("torch") for one in before)
     if not there and not step.pip.unread and not step.pip.incomplete and step.pip.asks_for("torch"):
         return "error", "torch is installed by the same command, and is not there yet"
     beside = {"--no-build-isolation", "--no-build-isolation-package"} & set(step.pip.flags)

@@ -124,7 +124,7 @@ def _compiles(image: Image, held: ImageTorch) -> tuple[str, bool] | None:
         install, text = step.pip, step.command.text
         if step.command.line < held.line or step.command.maybe:
             continue
-        if install is not None and "--no-build-isolation" in install.flags and not install.find_links:
+        if "--no-build-isolation" in install.flags and not install.find_links:
             names = [one.name for one in install.requirements if one.name in (*_COMPILED, *_OFTEN_READY)]
             if names or not install.requirements:
                 forced = "FLASH_ATTENTION_FORCE_BUILD" in step.command.variables
@@ -259,7 +259,7 @@ def cpu_only(recipe: Recipe) -> Verdicts:
         kind = "ROCm" if facts.rocm else "CUDA"
         row = _of_vendor(recipe, image, held)
         fixes: tuple[Fix, ...] = ()
-        if not facts.rocm and any(step.pip is not None and step.pip.without_cuda for step in steps):
+        if not facts.rocm and any(step.pip.without_cuda for step in steps):
             setting = image.written_env(OVERRIDE_CUDA, facts.cuda or _oldest_cuda(recipe, image))
             line = f"{image.place(held.line)}: above it: {setting}"
             why = "nvidia-smi on the host prints the newest CUDA that its driver supports"

@@ -44,7 +44,7 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         for step in image.steps:
-            if step.pip is None or step.command.maybe or "--no-deps" in step.pip.flags:
+            if step.command.maybe or "--no-deps" in step.pip.flags:
                 continue
             asked = next((one for one in asked_for(image) if one.line == step.command.line), None)
             for one in step.pip.requirements:
@@ -106,8 +106,8 @@ def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
         return
     configured = configured_from(image)
     for step in image.steps:
-        asked = step.pip.asks_for("torchvision") if step.pip is not None else None
-        if step.pip is None or asked is None or step.command.line <= held.line or step.command.maybe:
+        asked = step.pip.asks_for("torchvision")
+        if asked is None or step.command.line <= held.line or step.command.maybe:
             continue
         own = install_request(step, step.pip, asked, image, configured)
         rows = recipe.matrix.torch.builds(image.platform)

@@ -159,7 +159,7 @@ def _brings_python(image: Image) -> bool:
     for step in image.steps:
         names = tuple(system_packages(step.command))
         others = [found[1] for name in names if (found := re.match(r"python(3\.\d+)", name))]
-        if step.copied or makes_one(step.command.argv) or step.pip is not None:
+        if step.copied or makes_one(step.command.argv) or step.installs:
             continue
         if any(version != own for version in others):
             return True

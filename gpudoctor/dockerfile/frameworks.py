@@ -87,7 +87,7 @@ def packages_of(image: Image) -> tuple[tuple[InstalledPackage, ...], ...]:
     for order, step in enumerate(image.steps):
         command, install = step.command, step.pip
         place = environments.setdefault(os.path.dirname(command.argv[0]) if command.argv else "", {})
-        if install is not None and not install.elsewhere:
+        if step.installs and not install.elsewhere:
             for requirement in install.requirements:
                 if command.maybe:
                     place.pop(requirement.name, None)
@@ -137,7 +137,7 @@ def _framework(
         listed = (Distribution(name=name, version=one.pinned) for name, one in by_name.items())
         if unknown_build(row, listed):
             return ImageFramework(row, package, None, package.pinned)
-        page = package.step.pip is not None and package.step.pip.find_links  # it may hold builds for GPUs
+        page = package.step.pip.find_links  # it may hold builds for GPUs
         cpu = not extras and row.gpu != "always" and (not page or bool(lacks))
         return ImageFramework(row, package, None, package.pinned, cpu=cpu, lacks=lacks)
     built = by_name.get(direct[0].package, package) if direct else package

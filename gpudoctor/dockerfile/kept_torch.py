@@ -58,14 +58,14 @@ def _pinned_companions(image: Image) -> Iterator[str]:
     if image.facts.torch:
         return
     for step in image.steps:
-        for one in step.pip.requirements if step.pip is not None else ():
+        for one in step.pip.requirements:
             if one.name in COMPANIONS and one.exact:
                 place = one.file or image.place(step.command.line)
                 yield f"{place}: leave out {one.name}, which requires its own torch"
 
 
 def _without(step: Step, name: str) -> Step:
-    if step.pip is None:
+    if not step.installs:
         return step
     others = tuple(one for one in step.pip.requirements if one.name != name)
     return replace(step, pip=replace(step.pip, requirements=others))

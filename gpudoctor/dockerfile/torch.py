@@ -33,7 +33,7 @@ def torch_of(image: Image, matrix: Matrix) -> ImageTorch | None:
     held: ImageTorch | None = None
     if facts.has_torch:
         held = ImageTorch(facts.torch or "", _base_build(image), image.base_line, "base")
-    if any("pytorch" in name for step in image.steps if not step.pip for name in conda_packages(step.command)):
+    if any("pytorch" in name for step in image.steps if not step.installs for name in conda_packages(step.command)):
         return None
     if any(step.script is not None and step.script.names_torch for step in image.steps):
         return None

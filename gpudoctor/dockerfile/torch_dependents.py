@@ -41,7 +41,7 @@ def required_by(image: Image, matrix: Matrix) -> tuple[TorchRequest, ...]:
     for step in image.steps:
         install = step.pip
         unread = unread or installs_unread(image, step)
-        if install is None or install.elsewhere or "--no-deps" in install.flags:
+        if not step.installs or install.elsewhere or "--no-deps" in install.flags:
             continue
         if not install.asks_for("torch"):
             own = install_request(step, install, Requirement("torch"), image, configured)
@@ -128,7 +128,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 def _constrained(image: Image, step: Step) -> bool:
     """Whether constraints may hold the torch that is there: of the command, the file, or an image of NVIDIA."""
     names = {"PIP_CONSTRAINT", "UV_CONSTRAINT"} & (image.settings.keys() | step.command.variables.keys())
-    given = step.pip is not None and {"-c", "--constraint", "--override", "--overrides"} & set(step.pip.flags)
+    given = {"-c", "--constraint", "--override", "--overrides"} & set(step.pip.flags)
     return bool(names or given) or image.facts.origin == "ngc"
 
 
@@ -160,7 +160,7 @@ class _Companions:
         """A command has run. What it may have installed unread may be a companion."""
         if installs_unread(self._image, step) and not _TORCH_ALONE.search(step.command.text):
             self._there.update(COMPANIONS)
-        elif step.pip is not None and not step.command.maybe:
+        elif not step.command.maybe:
             self._there.update(one.name for one in step.pip.requirements if one.name in COMPANIONS)
 
 

@@ -64,12 +64,9 @@ def asked_for(image: Image) -> tuple[TorchRequest, ...]:
     configured = configured_from(image)
     found = []
     for step in image.steps:
-        install = step.pip
-        if install is None or install.elsewhere:
-            continue
-        requirement = install.asks_for("torch")
-        if requirement is not None:
-            found.append(install_request(step, install, requirement, image, configured))
+        requirement = step.pip.asks_for("torch")
+        if requirement is not None and not step.pip.elsewhere:
+            found.append(install_request(step, step.pip, requirement, image, configured))
     return tuple(found)
 
 
