@@ -52,7 +52,7 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
         requests = tuple(fault for fault in lines if fault.kind == _XID and fault.xid == _ACTION)
         hung = () if requests else _hung(situation, gpu, lines)
         action = _requested_action(requests[-1]) if requests else _RESET if hung else 0
-        lost = gpu.off_bus or bool(gpu.nvml and gpu.nvml.lost)  # gpu-off-bus reports it
+        lost = gpu.off_bus or gpu.asked.lost  # gpu-off-bus reports it
         if not action or lost or situation.computed(gpu):
             continue
         recovered = bool(hung) and not situation.log_is_the_complaint

@@ -199,7 +199,7 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
         return
     failed = status not in (None, 0, _NO_GPU, *_IN_USE) or (status is None and nvml not in (None, 0, 4, 12))
     chosen = situation.variable("CUDA_VISIBLE_DEVICES") is not None  # then its value may be the reason
-    gpus = [gpu for gpu in situation.usable_of("nvidia") if gpu.nvml is None or gpu.nvml.compute_mode != "prohibited"]
+    gpus = [gpu for gpu in situation.usable_of("nvidia") if gpu.asked.compute_mode != "prohibited"]
     sees_none = status == _NO_GPU and bool(gpus) and not chosen
     failed = failed or sees_none or (lists_none and status != 0)
     if not failed or cpu_task(situation):

@@ -191,7 +191,7 @@ def _text_holds(requirement: Requirement, have: str) -> bool:
 
 
 def _memory(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[bool | None, str]:
-    sizes = [piece.memory for piece in gpu.nvml.mig_devices] if gpu.nvml and gpu.nvml.mig else []
+    sizes = [piece.memory for piece in gpu.asked.mig_devices] if gpu.asked.mig else []
     if not sizes:
         own = gpu.memory.value
         shared = situation.machine.system.memory.value if gpu.unified_memory and not own else None
@@ -200,7 +200,7 @@ def _memory(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[b
     if not known or len(known) < len(sizes):
         return None, "unknown"
     smallest = min(known)
-    slice_of = "a MIG slice of " if gpu.nvml and gpu.nvml.mig else ""
+    slice_of = "a MIG slice of " if gpu.asked.mig else ""
     return requirement.compares(smallest, requirement.size), f"{slice_of}{_gib(smallest)}"
 
 

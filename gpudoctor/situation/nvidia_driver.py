@@ -190,7 +190,7 @@ def _is_older(situation: Situation, gpu: Gpu) -> bool:
     """Whether the driver is older than the first one that knows the GPU's chip, as far as its version is given; or
     does not list the GPU, and did not take it."""
     version, _, _ = kernel_driver(situation)
-    if version is None or (gpu.nvml is not None and gpu.nvml.capability is not None):
+    if version is None or gpu.asked.capability is not None:
         return False
     first = situation.matrix.nvidia.first_driver(gpu.arch.value, gpu.chip)
     there = figures(version)
