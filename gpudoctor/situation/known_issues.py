@@ -145,7 +145,7 @@ def against_builds(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIs
     symptom do not count, nor those that no choice of a build avoids."""
     return tuple(
         row
-        for row in situation.matrix.known_issues()
+        for row in situation.matrix.tables.known_issues
         if (row.trigger == "facts" or (row.trigger == "workload" and row.severity != "note"))
         and about_builds(row.when)
         and concerned_gpus(row.when, gpus)
@@ -174,7 +174,7 @@ def of_release(situation: Situation, gpus: tuple[Gpu, ...], package: str, versio
 
     found = (
         row
-        for row in situation.matrix.known_issues()
+        for row in situation.matrix.tables.known_issues
         if row.trigger == "facts"
         and any(wanted.package == package for wanted in row.when.packages)
         and holds_here(row.when, situation, gpus)
@@ -187,7 +187,7 @@ def of_machine(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIssue,
     """The issues that these GPUs have here by facts alone, whatever is installed: of a kernel, a driver, firmware."""
     return tuple(
         row
-        for row in situation.matrix.known_issues()
+        for row in situation.matrix.tables.known_issues
         if row.trigger == "facts"
         and not (about_builds(row.when) or row.when.packages)
         and holds_here(row.when, situation, gpus)

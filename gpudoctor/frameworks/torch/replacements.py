@@ -127,7 +127,7 @@ def without_fault(situation: Situation, has_fault: Callable[[Choice], bool]) -> 
 def without_issue(situation: Situation, found: Finding) -> Finding:
     """The finding of a known issue of this torch; a build that does not have it is a fix before a person's work.
     Where the row names releases of torch, other builds of the same release were not seen to be without it."""
-    row = next(row for row in situation.matrix.known_issues() if row.id == found.subject)
+    row = next(row for row in situation.matrix.tables.known_issues if row.id == found.subject)
     only_by_hand = all(fix.by_hand for fix in found.fixes)
     if found.severity == "note" or not only_by_hand or not (row.when.torch or row.when.rocm or row.when.cuda):
         return found
