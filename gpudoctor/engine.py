@@ -142,21 +142,19 @@ def judge(
     tried on the record: those that clear their problem and break nothing come first, those that do not clear it are
     left out. Raises InputError for a selection that names no check.
     """
-    required, open_questions = tuple(required), tuple(open_questions)
+    situation, open_questions = Situation(machine, matrix, tuple(required), peer_torch), tuple(open_questions)
     left_to = () if select else tuple(project_select)
     select = tuple(select) or left_to
 
-    def judged(machine: Machine) -> Judgement:
-        asked = (select, ignore or {}, project_ignore or {}, open_questions, required)
-        return _judge(Situation(machine, matrix, required, peer_torch), suite, *asked)
+    def judged(situation: Situation) -> Judgement:
+        return _judge(situation, suite, select, ignore or {}, project_ignore or {}, open_questions)
 
-    judgement = judged(machine)
+    judgement = judged(situation)
     if foresee and can_be_foreseen(judgement.findings):
         from gpudoctor.planner.search import with_ranked_fixes  # a healthy machine needs no plan
 
-        situation = Situation(machine, matrix, required, peer_torch)
-        findings = with_ranked_fixes(judgement.findings, situation, lambda other: judged(other).findings)
-        judgement = replace(judgement, findings=findings)
+        ranked = with_ranked_fixes(judgement.findings, situation, lambda other: judged(situation.on(other)).findings)
+        judgement = replace(judgement, findings=ranked)
     if not left_to:
         return judgement
     rest = Ignored(id=f"all but {', '.join(left_to)}", why="the project's files select no other checks")
@@ -170,8 +168,8 @@ def _judge(
     ignore: Mapping[str, str],
     project_ignore: Mapping[str, str],
     open_questions: tuple[NotJudged, ...],
-    required: tuple[Requirement, ...],
 ) -> Judgement:
+    required = situation.required
     ignored_ids = {**_project_ids(project_ignore, suite, required), **_ids(ignore, suite)}
     # What is not reported may be the cause of what is.
     running = suite.concerned(situation)

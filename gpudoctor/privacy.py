@@ -183,8 +183,8 @@ class _Pseudonyms:
         for gpu in machine.gpus:
             uuids = [
                 gpu.uuid,
-                gpu.nvml.uuid if gpu.nvml else "",
-                *(m.uuid for m in (gpu.nvml.mig_devices if gpu.nvml else ())),
+                gpu.asked.uuid,
+                *(m.uuid for m in gpu.asked.mig_devices),
             ]
             for uuid in filter(None, uuids):
                 self._name(uuid)

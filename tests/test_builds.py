@@ -633,7 +633,7 @@ def test_a_known_fault_of_a_cuda_build_counts_as_one_of_a_rocm_build_does() -> N
 
 def test_where_every_build_has_a_known_fault_the_nearest_is_still_offered() -> None:
     machine = amd_machine(STRIX_HALO, torch=torch("2.7.1+rocm6.3"))
-    row = next(row for row in MATRIX.known_issues() if row.id == "amd-gfx1151-vgpr-count")
+    row = next(row for row in MATRIX.tables.known_issues if row.id == "amd-gfx1151-vgpr-count")
     always = change(row, when=change(row.when, rocm=">=6"))
     matrix = Matrix(change(MATRIX.tables, known_issues=(always,)))
     fix = builds.replacements(Situation(machine, matrix), machine.gpus, keep=machine.torch)[0]

@@ -242,7 +242,7 @@ def test_every_row_belongs_to_a_check_that_asks_for_its_slug():
     """Checks of these slugs exist; a row with another slug would never be told."""
     asked = {"known-issue", "nccl-p2p-hang", "amd-sdma-hang", "rocm-runtime-bug", "ptxas-too-old"}
     asked |= {"miopen-kdb-missing", "rocm-mem-efficient-attention", "amd-firmware-regression", "cudnn-mismatch"}
-    assert {row.slug for row in matrix().known_issues()} == asked
+    assert {row.slug for row in matrix().tables.known_issues} == asked
 
 
 @pytest.mark.parametrize(

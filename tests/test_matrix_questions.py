@@ -529,7 +529,7 @@ def test_no_pattern_takes_long_on_a_long_line() -> None:
 
 
 def test_issues_that_decide_by_facts_alone_are_exact() -> None:
-    for issue in MATRIX.known_issues():
+    for issue in MATRIX.tables.known_issues:
         if issue.trigger == "facts":
             when = issue.when
             assert (

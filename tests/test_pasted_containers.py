@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.finding import Finding
-from tests.support.judged_texts import judgement, machine, problems
+from tests.support.judged_texts import advice, first, judgement, machine, problems
 
 NO_HIP = "RuntimeError: No HIP GPUs are available\n"
 NO_MODULE = "ROCk module is NOT loaded, possibly no GPU devices\n"
@@ -15,15 +14,6 @@ NVML = (
 )
 GIVEN = "docker run -it --device /dev/kfd --device /dev/dri vllm-rocm bash\n"
 SEES = "The host can see the GPUs (2x Radeon PRO W7900), but processes inside Docker cannot.\n"
-
-
-def first(text: str) -> Finding:
-    return judgement(text).findings[0]
-
-
-def advice(text: str) -> str:
-    """The fixes of the first problem, in words."""
-    return " ".join(str(fix) for fix in first(text).fixes)
 
 
 @pytest.mark.parametrize(

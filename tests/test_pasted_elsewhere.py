@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.judged_texts import judgement, machine
+from tests.support.judged_texts import judgement, machine, problems
 
 NO_GPUS = '"RuntimeError: No HIP GPUs are available"'
 NO_CODE = '"HIP error: invalid device function"'
-
-
-def problems(text: str) -> list[str]:
-    return [finding.slug for finding in judgement(text).findings if finding.severity != "note"]
 
 
 @pytest.mark.parametrize(

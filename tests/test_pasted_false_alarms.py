@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.finding import Finding
-from tests.support.judged_texts import judgement, problems
-
-
-def first(text: str) -> Finding:
-    return judgement(text).findings[0]
+from tests.support.judged_texts import first, problems
 
 
 @pytest.mark.parametrize(

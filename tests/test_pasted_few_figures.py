@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpudoctor.finding import Finding, InstallDriver
-from tests.support.judged_texts import judgement, machine, problems
+from tests.support.judged_texts import first, judgement, machine, problems
 
 MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 
@@ -13,10 +13,6 @@ MISMATCH = "Failed to initialize NVML: Driver/library version mismatch"
 def driver(text: str) -> str | None:
     module = machine(text).nvidia.module
     return module.value.version.partition(".")[0] if module.value and module.source.startswith("text") else None
-
-
-def first(text: str) -> Finding:
-    return next(iter(judgement(text).findings))
 
 
 def advice(finding: Finding) -> str:

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.finding import Finding
-from tests.support.judged_texts import judgement, machine, problems
+from tests.support.judged_texts import first, judgement, machine, problems
 
 ORT = "FAIL : Failed to load library libonnxruntime_providers_cuda.so with error: {}: cannot open shared object file"
 CT2 = "RuntimeError: Library {} is not found or cannot be loaded"
 CUPY = "CuPy failed to load {0}: OSError: {0}: cannot open shared object file: No such file or directory"
 SYMBOL = "ImportError: /v/lib/python3.12/site-packages/{}.abi3.so: undefined symbol: _ZN3c104cuda9SetDeviceE"
 GPU = "NVIDIA GeForce RTX 4090, driver 580.95.05, Python 3.12\n"
-
-
-def first(text: str) -> Finding:
-    return judgement(text).findings[0]
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.finding import Finding
-from tests.support.judged_texts import judgement, machine, problems
+from tests.support.judged_texts import advice, first, judgement, machine, problems
 
 FOUND_ROCM, FOUND_CUDA = "ggml_cuda_init: found 1 ROCm devices:\n", "ggml_cuda_init: found 1 CUDA devices:\n"
 INVALID = (
@@ -16,15 +15,6 @@ NO_VERSION_FILE = (
     'level=WARN source=amd_linux.go:59 msg="ollama recommends running the https://www.amd.com/en/support" '
     'error="amdgpu version file missing: /sys/module/amdgpu/version stat /sys/module/amdgpu/version: no such file"\n'
 )
-
-
-def first(text: str) -> Finding:
-    return judgement(text).findings[0]
-
-
-def advice(text: str) -> str:
-    """The fixes of the first problem, in words."""
-    return " ".join(str(fix) for fix in first(text).fixes)
 
 
 # --- whose GPU it is -------------------------------------------------------------------------------

@@ -8,14 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gpudoctor.finding import Finding
-from tests.support.judged_texts import judgement, machine
+from tests.support.judged_texts import first, judgement, machine
 
 NO_KERNEL = "RuntimeError: HIP error: invalid device function\n\n"
-
-
-def first(text: str) -> Finding:
-    return next(iter(judgement(text).findings))
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from gpudoctor.cli import gpudoctor
-from tests.support.judged_texts import judgement, machine
+from tests.support.judged_texts import machine, problems
 
 NO_KERNEL = "CUDA error: no kernel image is available for execution on the device"
-
-
-def problems(text: str) -> list[str]:
-    return [finding.slug for finding in judgement(text).findings if finding.severity != "note"]
 
 
 @pytest.mark.parametrize(

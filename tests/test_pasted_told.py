@@ -4,17 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gpudoctor.finding import Finding
 from tests.support.check_cases import matrix
-from tests.support.judged_texts import judgement, machine, problems
+from tests.support.judged_texts import first, machine, problems
 
 ROWS = matrix().tables.told_circumstances
 NVIDIA, AMD = "GPU: NVIDIA GeForce RTX 3060\n", "GPU: AMD Radeon RX 6800\n"
 NO_GPU = "RuntimeError: Torch is not able to use GPU; add --skip-torch-cuda-test to COMMANDLINE_ARGS variable\n"
-
-
-def first(text: str) -> Finding:
-    return next(iter(judgement(text).findings))
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.id)

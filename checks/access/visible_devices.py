@@ -61,7 +61,7 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
     vendors: tuple[Vendor, ...] = (situation.framework_vendor,) if situation.framework_vendor else ("nvidia", "amd")
     for vendor in vendors:
         remaining = gpus = runtime_order(situation.machine, vendor)
-        divided = any(gpu.nvml is not None and gpu.nvml.mig for gpu in gpus)
+        divided = any(gpu.asked.mig for gpu in gpus)
         for name, value in visibility_variables(situation.machine.variables, vendor):
             selection = select(value, remaining)
             wrong = tuple(entry for entry in selection.invalid if entry not in _ENDS)
@@ -162,10 +162,10 @@ def mig_confusion(situation: Situation) -> Verdicts:
     ## Fix safety
     Creating slices or switching MIG off needs root, and no program may be using the GPU.
     """
-    divided = [gpu for gpu in situation.machine.of_vendor("nvidia") if gpu.nvml is not None and gpu.nvml.mig]
+    divided = [gpu for gpu in situation.machine.of_vendor("nvidia") if gpu.asked.mig]
     yield from _without_slices(situation, divided)
     yield from _waiting(situation)
-    slices = [mig for gpu in divided if gpu.nvml for mig in gpu.nvml.mig_devices]
+    slices = [mig for gpu in divided for mig in gpu.asked.mig_devices]
     value = situation.variable("CUDA_VISIBLE_DEVICES")
     first = (value or "").split(",")[0].strip()
     seen = (Evidence("nvml.mig_devices", str(len(slices)), "NVML"),)
@@ -201,9 +201,9 @@ def mig_confusion(situation: Situation) -> Verdicts:
 def _without_slices(situation: Situation, divided: list[Gpu]) -> Verdicts:
     """The usable GPUs with MIG on that nobody has divided."""
     usable = situation.usable_of("nvidia")
-    bare = [gpu for gpu in divided if gpu.nvml is not None and not gpu.nvml.mig_devices and gpu in usable]
+    bare = [gpu for gpu in divided if not gpu.asked.mig_devices and gpu in usable]
     for gpu in bare:
-        index = gpu.nvml.index if gpu.nvml else 0
+        index = gpu.asked.index
         make = (
             f"As root: `nvidia-smi mig -i {index} -lgip` lists the profiles, `nvidia-smi mig -i {index} -cgi PROFILE "
             "-C` creates slices; then choose one with CUDA_VISIBLE_DEVICES=MIG-... (`nvidia-smi -L`)."
@@ -224,8 +224,8 @@ def _without_slices(situation: Situation, divided: list[Gpu]) -> Verdicts:
 def _waiting(situation: Situation) -> Verdicts:
     """Usable GPUs whose MIG mode was changed, and that have not been reset since."""
     usable = situation.usable_of("nvidia")
-    changed = [gpu for gpu in usable if gpu.nvml and awaits_mig(gpu) and (gpu.nvml.mig_devices or not gpu.nvml.mig)]
-    for on, gpus in group_by(changed, lambda gpu: bool(gpu.nvml and gpu.nvml.mig_pending)).items():
+    changed = [gpu for gpu in usable if awaits_mig(gpu) and (gpu.asked.mig_devices or not gpu.asked.mig)]
+    for on, gpus in group_by(changed, lambda gpu: bool(gpu.asked.mig_pending)).items():
         till_then = "programs use the whole GPU" if on else "programs use its slices"
         yield finding(
             "note",
@@ -255,7 +255,7 @@ def gpu_busy_or_exclusive(situation: Situation) -> Verdicts:
     """
     for gpu in situation.usable:
         why = why_busy(gpu)
-        if why and not _closed(gpu):
+        if why and gpu.asked.compute_mode != "prohibited":
             yield NotJudged(why=f"{gpu_subject(gpu)}: {why}")
 
 
@@ -273,9 +273,9 @@ def compute_mode_prohibited(situation: Situation) -> Verdicts:
     ## Fix safety
     The mode is set for this GPU only. Somebody may have closed the GPU to programs on purpose.
     """
-    closed = [gpu for gpu in situation.usable_of("nvidia") if _closed(gpu)]
+    closed = [gpu for gpu in situation.usable_of("nvidia") if gpu.asked.compute_mode == "prohibited"]
     for gpu in closed:
-        index = gpu.nvml.index if gpu.nvml else 0
+        index = gpu.asked.index
         text = f"As root: `nvidia-smi -i {index} -c DEFAULT`, unless somebody closed the GPU to programs on purpose."
         yield finding(
             _severity(situation, closed),
@@ -287,10 +287,6 @@ def compute_mode_prohibited(situation: Situation) -> Verdicts:
             fixes=(by_hand("Set the compute mode to Default", text, "root"),),
             supersedes=("no-driver",),
         )
-
-
-def _closed(gpu: Gpu) -> bool:
-    return gpu.nvml is not None and gpu.nvml.compute_mode == "prohibited"
 
 
 def _severity(situation: Situation, gpus: list[Gpu]) -> Severity:

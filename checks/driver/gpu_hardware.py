@@ -71,7 +71,7 @@ def gpu_off_bus(situation: Situation) -> Verdicts:
         lost
         and lost.value
         and lost.value.status == _NVML_LOST
-        and not any(gpu.off_bus or (gpu.nvml and gpu.nvml.lost) for gpu in situation.machine.gpus)
+        and not any(gpu.off_bus or gpu.asked.lost for gpu in situation.machine.gpus)
     ):
         yield Finding(
             severity="error",
@@ -107,7 +107,7 @@ def _fall(situation: Situation, gpu: Gpu, refused: bool) -> _Fall | None:
     lines = _told_of(situation, gpu, "gpu-off-bus")
     alive = answers_now(situation, gpu)
     missing = bool(lines) and (alive is False or (alive is None and _failed_after(situation, gpu, lines[-1])))
-    sure = gpu.off_bus or (gpu.nvml is not None and gpu.nvml.lost) or missing or refused
+    sure = gpu.off_bus or gpu.asked.lost or missing or refused
     gone = sure or (bool(lines) and alive is None and situation.log_is_the_complaint)
     if not gone:
         return _Fall(gpu, "fell", False, "", lines) if lines else None

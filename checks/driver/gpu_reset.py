@@ -52,7 +52,7 @@ def gpu_reset_needed(situation: Situation) -> Verdicts:
         requests = tuple(fault for fault in lines if fault.kind == _XID and fault.xid == _ACTION)
         hung = () if requests else _hung(situation, gpu, lines)
         action = _requested_action(requests[-1]) if requests else _RESET if hung else 0
-        lost = gpu.off_bus or bool(gpu.nvml and gpu.nvml.lost)  # gpu-off-bus reports it
+        lost = gpu.off_bus or gpu.asked.lost  # gpu-off-bus reports it
         if not action or lost or situation.computed(gpu):
             continue
         recovered = bool(hung) and not situation.log_is_the_complaint
@@ -96,11 +96,10 @@ def amd_gpu_hang(situation: Situation) -> Verdicts:
         if not hangs or any(line.kind == _FAILED for line in later):
             continue
         over = situation.computed(gpu) or any(line.kind == _RESET_OF and "succe" in line.line for line in later)
-        told = situation.machine.pasted is not None and not situation.machine.pasted.works
         mes = any(lines[place].kind == _MES for place in hangs)
         what = "The scheduler firmware (MES)" if mes else "A queue"
         yield finding(
-            "note" if over and not told else "warning",
+            "note" if over and not situation.log_is_the_complaint else "warning",
             (gpu,),
             message=f"{what} of {gpu.name} hung in this boot"
             + (", and the GPU has recovered since." if over else ": programs on it hang or fail."),

@@ -63,7 +63,7 @@ def nouveau_conflict(situation: Situation) -> Verdicts:
 
         name = rival(situation, gpus[0]) or "nouveau"
         modules = core_modules(situation)
-        ready = for_running_kernel(situation, modules) is not None and refusal(situation, gpus[0]) is None
+        ready = for_running_kernel(situation) is not None and refusal(situation, gpus[0]) is None
         fix = install_driver(situation, gpus)
         module = _MODULES.get(name, name)
         block = BlockModule(module, why=f"{name} must not take the GPU before NVIDIA's driver does")

@@ -16,14 +16,14 @@ from gpudoctor.finding import (
     Reboot,
     by_hand,
 )
-from gpudoctor.machine import Gpu, Vendor
+from gpudoctor.machine import VISIBILITY, Gpu, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.amdgpu_start import start_failures, start_fix, start_reason
 from gpudoctor.situation.batch_job import cpu_task
 from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about, lines_of, log_evidence
-from gpudoctor.situation.kernel_modules import amds_driver, core_modules, for_running_kernel, newer_kernel_with_amdgpu
+from gpudoctor.situation.kernel_modules import amds_driver, for_running_kernel, newer_kernel_with_amdgpu
 from gpudoctor.situation.no_kernel_driver import because, gpus_without_driver, loads_at_first_use, worthwhile
 from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
 from gpudoctor.situation.virtual_gpu import UNSUPPORTED, hosts_vgpus, more_address_space
@@ -151,7 +151,7 @@ def _without_nvidia(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
     from gpudoctor.situation.driver_choice import install_driver
 
     machine = situation.machine
-    module = for_running_kernel(situation, core_modules(situation))
+    module = for_running_kernel(situation)
     loaded = machine.nvidia.module.known
     install = install_driver(situation, gpus)
     where = " on the host of this container" if situation.in_container else ""
@@ -199,7 +199,7 @@ def _silent_driver(situation: Situation) -> Iterator[Finding]:
         return
     failed = status not in (None, 0, _NO_GPU, *_IN_USE) or (status is None and nvml not in (None, 0, 4, 12))
     chosen = situation.variable("CUDA_VISIBLE_DEVICES") is not None  # then its value may be the reason
-    gpus = [gpu for gpu in situation.usable_of("nvidia") if gpu.nvml is None or gpu.nvml.compute_mode != "prohibited"]
+    gpus = [gpu for gpu in situation.usable_of("nvidia") if gpu.asked.compute_mode != "prohibited"]
     sees_none = status == _NO_GPU and bool(gpus) and not chosen
     failed = failed or sees_none or (lists_none and status != 0)
     if not failed or cpu_task(situation):
@@ -313,9 +313,6 @@ def _without_amdgpu(situation: Situation, severity: str, gpus: tuple[Gpu, ...]) 
 _NOT_PROBED = "not probed"
 
 
-_VISIBILITY = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
-
-
 def _unanswered(situation: Situation) -> Iterator[NotJudged]:
     """The driver hung, crashed or could not be opened when gpudoctor asked it about a GPU that should be used:
     whether it starts is unknown, whatever the files say."""
@@ -350,7 +347,7 @@ def _failing_runtime(situation: Situation) -> Iterator[Finding]:
     hsa = situation.machine.amd.hsa.value
     if hsa is None or not situation.usable_of("amd") or situation.in_wsl:
         return
-    limited = any(situation.variable(name) is not None for name in _VISIBILITY)
+    limited = any(situation.variable(name) is not None for name in (*VISIBILITY, "GPU_DEVICE_ORDINAL"))
     if hsa.status == 0 and (hsa.lists_gpu or limited):
         return
     failure = f"does not start: hsa_init answers {hsa.status:#x}" if hsa.status else "finds no GPU"

@@ -43,7 +43,7 @@ def no_gpu(situation: Situation) -> Verdicts:
     if usable or machine.assumed or _behind_windows(situation) or _awaits_its_driver(situation):
         return
     if not machine.gpus and machine.buses.undecided:
-        unknown_torch = situation.environment is None or situation.environment.torch.undecided
+        unknown_torch = situation.environment.torch.undecided
         why = f"the PCI bus could not be read ({machine.buses.why})"
         yield NotJudged(why=why, matters=needed or unknown_torch)
         return

@@ -12,7 +12,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.driver_library import baked_in, same_version
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import log_evidence
-from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
+from gpudoctor.situation.kernel_modules import for_running_kernel, version_on_disk
 from gpudoctor.situation.no_kernel_driver import Weight, because, by_weight_and_name, has_build, worthwhile
 from gpudoctor.situation.nvidia_driver import (
     CUDA_MISMATCH,
@@ -158,7 +158,7 @@ def _other_on_disk(situation: Situation) -> bool:
     if version_on_disk(situation):
         return True
     installed = situation.machine.nvidia.modules_installed
-    return installed.known and for_running_kernel(situation, core_modules(situation)) is None
+    return installed.known and for_running_kernel(situation) is None
 
 
 def _compat(situation: Situation) -> Library | None:

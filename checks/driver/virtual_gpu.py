@@ -151,7 +151,7 @@ def vgpu_unlicensed(situation: Situation) -> Verdicts:
     ## Fix safety
     A licence changes no program and no file of the environment.
     """
-    gpus = tuple(gpu for gpu in situation.usable_of("nvidia") if gpu.nvml and gpu.nvml.licensed is False)
+    gpus = tuple(gpu for gpu in situation.usable_of("nvidia") if gpu.asked.licensed is False)
     for group in group_by((gpu for gpu in gpus if is_vgpu(gpu)), lambda gpu: gpu.name).values():
         text = (
             "Give this machine its licence: put the client token into /etc/nvidia/ClientConfigToken (or the licence "

@@ -108,9 +108,7 @@ def _named_builds(situation: Situation, row: ToldCircumstance) -> tuple[Fix, ...
 
 def _matters(situation: Situation) -> Iterator[_Complaint]:
     """What is complained of, each matter once; beside a message only what is no part of its matter."""
-    text = situation.machine.pasted
-    if text is None:
-        return
+    text = situation.machine.text
     complaints = [
         (row, said)
         for row, said in told_circumstances(situation)

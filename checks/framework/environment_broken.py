@@ -44,8 +44,6 @@ def environment_broken(situation: Situation) -> Verdicts:
     A .pth file that cannot be decoded adds nothing.
     """
     environment = situation.environment
-    if environment is None:
-        return
     faults = () if situation.torch_imported else environment.start_faults
     for fault in faults:
         # A program may bring a Python of its own, which PYTHONHOME is for, where this one has nothing for GPUs.
@@ -167,7 +165,7 @@ def environment_unreadable(situation: Situation) -> Verdicts:
     Rights are given by a person. Running as the owner of the environment changes nothing.
     """
     environment = situation.environment
-    if environment is None or environment.torch.state != "denied":
+    if environment.torch.state != "denied":
         return
     folder = environment.torch.source
     if not environment.prefix or not folder.startswith(f"{environment.prefix.rstrip('/')}/"):

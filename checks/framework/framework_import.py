@@ -37,7 +37,7 @@ def framework_import_fails(situation: Situation) -> Verdicts:
     torch and the other packages stay as they are.
     """
     environment = situation.environment
-    if environment is None or environment.start_faults:  # environment-broken tells the reason
+    if environment.start_faults:  # environment-broken tells the reason
         return
     for one in environment.frameworks.imports:
         trial = one.trial.value

@@ -13,7 +13,7 @@ from gpudoctor.frameworks.torch.nvidia_wheels import FIRST_WITHOUT_SUFFIX, distr
 from gpudoctor.frameworks.torch.shadowed_libraries import clear_the_way
 from gpudoctor.machine import Distribution, Library, MissingSymbols
 from gpudoctor.matrix.rows.packages import FrameworkBuild
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, major_of
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.gpu_groups import finding, gpu_names, group_by
@@ -46,7 +46,8 @@ def framework_libraries_not_found(situation: Situation) -> Verdicts:
         lacking = one.files.not_found.value if one.files else None
         if not lacking or one.vendor is None or one.build is None or not situation.usable_of(one.vendor):
             continue
-        from gpudoctor.frameworks.gpu_builds import beside_torch, environment_of_its_own, for_the_cuda_here
+        from gpudoctor.frameworks.gpu_builds import for_the_cuda_here
+        from gpudoctor.frameworks.torchs_cudnn import beside_torch, environment_of_its_own
 
         optional = (
             one.build.default and one.row is not None and (one.row.gpu == "sometimes" or works_beside(situation, one))
@@ -144,9 +145,9 @@ def _from_wheels(
     """NVIDIA's wheels with these libraries, for a framework that does not look into them by itself; `build`: for
     that one of it."""
     bases = dict.fromkeys(map(distribution_of, lacking))
-    major = ((build.cuda if build else one.cuda) or "").partition(".")[0]
-    sites = situation.environment.site_packages if situation.environment else ()
-    if None in bases or not sites or not major or figures(major) >= FIRST_WITHOUT_SUFFIX:
+    major = major_of(build.cuda if build else one.cuda)
+    sites = situation.environment.site_packages
+    if None in bases or not sites or not major or major >= FIRST_WITHOUT_SUFFIX:
         return None
     names = [base for base in bases if base]
     why = f"{one.title} needs its library"
@@ -169,15 +170,15 @@ def _again(situation: Situation, one: InstalledFramework, lacking: tuple[str, ..
 
 def _wheel_of(situation: Situation, one: InstalledFramework, library: str) -> Distribution | None:
     """The installed one of NVIDIA's wheels that has this library, in whichever release."""
-    base, major = distribution_of(library), (one.cuda or "").partition(".")[0]
-    names = (f"{base}-cu{major}", *((base,) if base and figures(major) >= FIRST_WITHOUT_SUFFIX else ()))
+    base, major = distribution_of(library), major_of(one.cuda)
+    names = (f"{base}-cu{major}", *((base,) if base and major >= FIRST_WITHOUT_SUFFIX else ()))
     found = (situation.machine.installed(name) for name in names)
     return next((package for package in found if package), None) if base else None
 
 
 def _brings(package: Distribution, library: str) -> bool:
     """Whether a release of NVIDIA's wheels has a library of this name: both are numbered alike (libcudnn.so.8)."""
-    return figures(library.partition(".so.")[2])[:1] == figures(package.version)[:1]
+    return major_of(library.partition(".so.")[2]) == major_of(package.version)
 
 
 def _beside_other_releases(

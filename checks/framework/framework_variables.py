@@ -104,7 +104,7 @@ def _without_its_file(row: FrameworkFlags, path: str) -> Finding:
 
 def _in_a_file(situation: Situation, variable: str) -> FileSetting | None:
     """What a file of settings says in place of a variable that is not set, or is empty."""
-    settings = situation.environment.frameworks.settings if situation.environment else ()
+    settings = situation.environment.frameworks.settings
     return next((one for one in settings if one.variable == variable), None)
 
 
@@ -125,10 +125,10 @@ def _set_by_file(row: FrameworkVariable, name: str, one: InstalledFramework, val
 
 def _refused(situation: Situation, row: FrameworkFlags) -> Iterator[Finding]:
     """A variable with flags that the framework does not know, or whose values it cannot read."""
-    one, environment = _installed(situation, row.framework), situation.environment
-    if one is None or environment is None:
+    one, files = _installed(situation, row.framework), situation.environment.frameworks.files_of(row.framework)
+    if one is None:
         return
-    flags, files = flags_in(situation.variable(row.variable) or ""), environment.frameworks.files_of(row.framework)
+    flags = flags_in(situation.variable(row.variable) or "")
     unknown = {refused.flag: refused.library for refused in files.refused if refused.variable == row.variable}
     if not files.source and row.gone and package_matches(row.gone_from, one.version):
         unknown = {name: one.source for name in map(name_of, flags) if re.fullmatch(row.gone, name)}

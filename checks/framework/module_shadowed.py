@@ -33,8 +33,7 @@ def module_shadowed(situation: Situation) -> Verdicts:
     ## Fix safety
     A renamed file has to be renamed wherever it is imported.
     """
-    environment = situation.environment
-    shadows = environment.shadows if environment else ()
+    shadows = situation.environment.shadows
     for framework in dict.fromkeys(shadow.framework for shadow in shadows):
         yield from _of_framework(situation, framework, tuple(one for one in shadows if one.framework == framework))
 
@@ -69,7 +68,7 @@ def _trial(situation: Situation, framework: str) -> ImportTrial | None:
     """What the import of a framework did, if it was tried."""
     if framework == "torch":
         return situation.torch_trial
-    tried = situation.environment.frameworks.imports if situation.environment else ()
+    tried = situation.environment.frameworks.imports
     return next((one.trial.value for one in tried if one.framework == framework), None)
 
 
@@ -120,5 +119,4 @@ def _finding(
 def _subject(situation: Situation, framework: str) -> str:
     if framework == "torch":
         return f"torch {situation.torch.version}" if situation.torch else "torch"
-    files = situation.environment.frameworks.files_of(framework) if situation.environment else None
-    return f"{framework} {files.version}" if files else framework
+    return f"{framework} {situation.environment.frameworks.files_of(framework).version}"

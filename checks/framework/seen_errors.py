@@ -12,10 +12,10 @@ from gpudoctor.frameworks.torch import check
 from gpudoctor.frameworks.torch.gpu_coverage import has_code, lacks_code
 from gpudoctor.frameworks.torch.installed_build import build_name
 from gpudoctor.frameworks.torch.message_causes import (
+    CHOOSING_GPUS,
     CPU_BUILD,
     HIDDEN,
     NO_RIGHTS,
-    VISIBILITY,
     by_place,
     gpus_of,
 )
@@ -203,8 +203,7 @@ def _program(situation: Situation, row: ErrorPattern, text: str) -> ProgramBuild
     from gpudoctor.frameworks.named_program import program_of
 
     program = program_of(situation, text)
-    pasted = situation.machine.pasted
-    beside_torch = situation.torch is not None or (pasted is not None and pasted.names_torch)
+    beside_torch = situation.torch is not None or situation.machine.text.names_torch
     open_ = row.slug in NO_CODE and beside_torch
     return program if not open_ or situation.matrix.programs_named(text.lower()) else None
 
@@ -220,15 +219,14 @@ def _fixes(
 ) -> tuple[Fix, ...]:
     if row.severity == "note":
         return ()
-    if row.windows and _is_of_windows(situation):
+    if row.windows and situation.machine.text.foreign == "windows":
         return (by_hand("Change it in Windows", row.windows),)
     from gpudoctor.frameworks.told_builds import fixes_of_framework
     from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere
     from gpudoctor.frameworks.torch.smoke_fixes import fixes
 
     told = {row.slug, *(one.slug for one in circumstances)}
-    pasted = situation.machine.pasted
-    container_command = pasted.container_command if pasted else ""
+    container_command = situation.machine.text.container_command
     job = situation.machine.system.job.value
     batch = job.kind if job else "slurm"
     given = tuple(
@@ -299,15 +297,10 @@ def _with_told(
     return causes if row.slug in NO_CODE and set(told) <= set(NO_CODE) else tuple(dict.fromkeys((*told, *causes)))
 
 
-def _is_of_windows(situation: Situation) -> bool:
-    pasted = situation.machine.pasted
-    return pasted is not None and pasted.foreign == "windows"
-
-
 def _has_an_idle_gpu(situation: Situation) -> bool:
     """Whether a text names a GPU or says that none is used, and nothing tells that torch uses one, or should not."""
-    pasted = situation.machine.pasted
-    if pasted is None or pasted.works or pasted.wants_cpu or situation.built_for is not None:
+    text = situation.machine.text
+    if situation.machine.pasted is None or text.works or text.wants_cpu or situation.built_for is not None:
         return False
     missed = any(one.slug == CPU_BUILD for one, _ in told_circumstances(situation))
     return missed or any(not gpu.integrated for gpu in situation.machine.gpus)
@@ -332,7 +325,7 @@ def _named(situation: Situation, row: ErrorPattern, gpus: tuple[Gpu, ...]) -> st
 
 def _hiding(situation: Situation) -> dict[str, str]:
     """The visibility variables that are set, where one of them may hide the GPU."""
-    values = {name: situation.variable(name) for name in VISIBILITY}
+    values = {name: situation.variable(name) for name in CHOOSING_GPUS}
     return {name: value for name, value in values.items() if value is not None}
 
 
@@ -348,11 +341,10 @@ def _show(variables: Iterable[str]) -> Fix:
 
 def _is_message(situation: Situation, row: ErrorPattern, circumstance: ToldCircumstance, said: Told) -> bool:
     """Whether a complaint is the line of a message itself, whose row knows more, and not told beside its words."""
-    pasted = situation.machine.pasted
-    if not circumstance.alone or pasted is None:
+    if not circumstance.alone:
         return False
     again = circumstance.any_program and re.search(row.pattern, said.text)  # the message is there twice
-    if said.line not in pasted.error_lines and not again:
+    if said.line not in situation.machine.text.error_lines and not again:
         return False
     told = re.search(circumstance.pattern, said.text.lower(), re.ASCII)
     if told and not any(told.start() < end and start < told.end() for start, end in _quoted(situation, row, said)):
@@ -365,7 +357,7 @@ def _quoted(situation: Situation, row: ErrorPattern, said: Told) -> Iterator[tup
     if found := re.search(row.pattern, said.text):
         yield found.span()
         return
-    lines = situation.machine.pasted.error_lines if situation.machine.pasted else ()
+    lines = situation.machine.text.error_lines
     for text in (text for text, line in zip(situation.machine.errors, lines, strict=False) if line == said.line):
         if printed := re.search(row.pattern, text):
             word = max(printed[0].split(), key=len)

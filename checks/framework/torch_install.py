@@ -58,7 +58,7 @@ def torch_missing(situation: Situation) -> Verdicts:
     Installs torch into this environment; other packages stay as they are. Where no GPU could use it and nothing
     requires it, there is nothing to fix.
     """
-    environment, required = situation.environment, situation.requires_torch
+    environment, required = situation.machine.environment.value, situation.requires_torch
     if environment is None:
         if (situation.usable or required) and situation.machine.environment.undecided:
             yield NotJudged(why=f"no Python environment was read: {situation.machine.environment.why}", matters=True)

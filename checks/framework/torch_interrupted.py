@@ -45,13 +45,13 @@ def torch_install_interrupted(situation: Situation) -> Verdicts:
     ## Fix safety
     Installs the same version again, in a way that needs no RECORD.
     """
-    environment, torch = situation.environment, situation.torch
+    torch, remains = situation.torch, situation.environment.torch_remains
     record = situation.machine.installed("torch")
-    if environment is None or (record is not None and record.unlinked):
+    if record is not None and record.unlinked:
         return
     if torch is None:
-        if environment.torch_remains:
-            yield _remains(situation, environment.torch_remains)
+        if remains:
+            yield _remains(situation, remains)
         return
     if torch.origin not in FROM_AN_INDEX or any(copy.via == "editable" for copy in torch.copies[:1]):
         return
@@ -65,12 +65,9 @@ def torch_install_interrupted(situation: Situation) -> Verdicts:
 
 def _is_a_wheels(situation: Situation, torch: Torch) -> bool:
     """Whether files without a record are those of a known wheel, in a folder that installers write to."""
-    environment = situation.environment
-    listed = environment.distributions if environment else None
-    place = posixpath.dirname(torch.path)
-    ours = environment is not None and place in environment.site_packages
+    ours = posixpath.dirname(torch.path) in situation.environment.site_packages
     known = situation.build_of(torch) or situation.matrix.torch.kin_of(torch, situation.platform)
-    return ours and bool(listed and listed.value) and known is not None and "+" in torch.version
+    return ours and bool(situation.machine.packages) and known is not None and "+" in torch.version
 
 
 def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
@@ -91,8 +88,7 @@ def _remains(situation: Situation, remains: tuple[TorchCopy, ...]) -> Finding:
 
 
 def _by_conda(situation: Situation, record: TorchCopy) -> tuple[Fix, ...]:
-    environment = situation.environment
-    tool, prefix = (environment.conda_tool, environment.prefix) if environment else ("conda", "")
+    tool, prefix = situation.environment.conda_tool, situation.environment.prefix
     name, version, build = posixpath.basename(record.path).rsplit("-", 2)
     text = shlex.join((tool, "install", "-p", prefix, "--force-reinstall", f"{name}={version}"))
     again = by_hand(f"Let {tool} install its torch {version} again", text, "replaces")

@@ -10,6 +10,7 @@ from gpudoctor.finding import Device, Evidence, Finding, Fix, Severity, by_hand
 from gpudoctor.frameworks.torch import builds, check
 from gpudoctor.frameworks.torch.installed_build import REPAIRED_WITH_TORCH, better_torch, build_name
 from gpudoctor.machine import PLATFORMS, Gpu, Library, Torch, Vendor
+from gpudoctor.matrix.versions import local_version
 from gpudoctor.plain_text import number_of
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import gpu_names
@@ -36,7 +37,7 @@ def torch_cpu_only(situation: Situation) -> Verdicts:
     if torch is None or situation.torch_target != "cpu" or torch.build == "xpu":
         return
     if not situation.usable:
-        if situation.machine.pasted and "GPU" in situation.machine.pasted.unsaid:
+        if "GPU" in situation.machine.text.unsaid:
             yield _whichever_gpu(torch)
         return
     gpus = builds.gpus_to_serve(situation, situation.usable)
@@ -146,7 +147,7 @@ def torch_wrong_build_or_cpu(situation: Situation) -> Verdicts:
         yield _behind_windows(situation, torch, "a ROCm build, and Windows has an NVIDIA driver here", "CUDA build")
     if torch is None or not situation.usable:
         return
-    label = torch.build or torch.version.partition("+")[2]
+    label = torch.build or local_version(torch.version)
     if torch.build == "xpu":
         yield _other_vendor(situation, torch, "a build for Intel GPUs", "CUDA build or ROCm build")
     elif re.match(r"rocm|cu\d", label) and not (torch.hip or torch.rocm or torch.cuda):
@@ -295,7 +296,7 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
     ## Fix safety
     Names another release or another build of torch; installs nothing.
     """
-    torch, environment = situation.torch, situation.environment
+    torch = situation.torch
     if torch is None or torch.source != "description":
         return
     from gpudoctor.frameworks.torch.coverage import never_published
@@ -303,7 +304,7 @@ def torch_wheel_missing(situation: Situation) -> Verdicts:
     if never_published(situation):
         yield _never_published(situation, torch)
         return
-    python = environment.python.value if environment else None
+    python = situation.python
     if not python or f"Python {python}" in situation.machine.assumed:
         return
     row = situation.build_of(torch)

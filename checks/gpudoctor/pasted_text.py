@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import NotJudged
-from gpudoctor.machine import PastedText
 from gpudoctor.machine.pasted_text import PROGRAM_ERROR, WORKS_NOW
 from gpudoctor.situation import Situation
 
@@ -35,7 +34,7 @@ def text_incomplete(situation: Situation) -> Verdicts:
     ## Fix safety
     There is nothing to fix.
     """
-    text = _text(situation)
+    text = situation.machine.text
     if not text.unsaid or (situation.machine.errors and not text.complaint) or text.foreign == "macos":
         return
     if text.tells(PROGRAM_ERROR) or text.tells(WORKS_NOW):
@@ -69,7 +68,7 @@ def text_contradictory(situation: Situation) -> Verdicts:
     ## Fix safety
     There is nothing to fix.
     """
-    text = _text(situation)
+    text = situation.machine.text
     for said in text.contradictions:
         yield NotJudged(why=said)
     for name in text.unread:
@@ -90,7 +89,7 @@ def text_of_several_machines(situation: Situation) -> Verdicts:
     ## Fix safety
     There is nothing to fix.
     """
-    machines = _text(situation).machines
+    machines = situation.machine.text.machines
     if machines:
         others = "; ".join(machines[1:])
         yield NotJudged(
@@ -114,13 +113,9 @@ def text_from_another_system(situation: Situation) -> Verdicts:
     ## Fix safety
     There is nothing to fix.
     """
-    system = _text(situation).foreign
+    system = situation.machine.text.foreign
     if system:
         yield NotJudged(
             why=f"could not check drivers and libraries of {_SYSTEMS[system]}: gpudoctor knows Linux and WSL2",
-            matters=not _text(situation).works,
+            matters=not situation.machine.text.works,
         )
-
-
-def _text(situation: Situation) -> PastedText:
-    return situation.machine.pasted or PastedText()

@@ -191,7 +191,7 @@ def _text_holds(requirement: Requirement, have: str) -> bool:
 
 
 def _memory(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[bool | None, str]:
-    sizes = [piece.memory for piece in gpu.nvml.mig_devices] if gpu.nvml and gpu.nvml.mig else []
+    sizes = [piece.memory for piece in gpu.asked.mig_devices] if gpu.asked.mig else []
     if not sizes:
         own = gpu.memory.value
         shared = situation.machine.system.memory.value if gpu.unified_memory and not own else None
@@ -200,7 +200,7 @@ def _memory(situation: Situation, gpu: Gpu, requirement: Requirement) -> tuple[b
     if not known or len(known) < len(sizes):
         return None, "unknown"
     smallest = min(known)
-    slice_of = "a MIG slice of " if gpu.nvml and gpu.nvml.mig else ""
+    slice_of = "a MIG slice of " if gpu.asked.mig else ""
     return requirement.compares(smallest, requirement.size), f"{slice_of}{_gib(smallest)}"
 
 
@@ -258,7 +258,7 @@ def _other(situation: Situation, name: str) -> tuple[str, str, str]:
     environment = situation.environment
     one = next((one for one in situation.others if one.name == framework), None)
     if one is None:
-        if environment is None or environment.distributions.undecided:
+        if environment.distributions.undecided:
             raise _Unknown(f"what is installed is unknown ({situation.machine.environment.why})")
         from gpudoctor.requirement import OTHER_FRAMEWORKS
 
@@ -296,7 +296,7 @@ def _driver(situation: Situation, name: str) -> tuple[str, str, str]:
 def _torch(situation: Situation, name: str) -> tuple[str, str, str]:
     torch = situation.torch
     if torch is None:
-        there = situation.environment.torch if situation.environment else situation.machine.environment
+        there = situation.environment.torch if situation.machine.environment.known else situation.machine.environment
         if there.undecided:
             raise _Unknown(f"whether torch is installed is unknown ({there.why})")
         return "", "no torch", there.source

@@ -88,7 +88,7 @@ def _answer(recipe: Recipe, image: Image, part: Image, code: GpuCode, gpu: Gpu) 
         named = [gfx for gfx in given if gfx] or [own]
         answers = [matrix.gpus.gfx_answer(gfx, code.gfx) for gfx in named]
         return next((answer for answer in answers if answer.runs == "yes"), answers[0])
-    cuda = part.facts.cuda if part.facts else None
+    cuda = part.facts.cuda
     readable: bool | None = True
     if recipe.driver and cuda:
         verdict = matrix.nvidia.driver_for_cuda(recipe.driver, cuda)
@@ -146,7 +146,7 @@ def _fix(recipe: Recipe, image: Image, part: Image, step: Step, code: GpuCode, g
     own = gpu.arch.value or ""
     if code.vendor == "amd":
         return _for_amd(recipe, image, part, step, code, own)
-    chip, cuda = recipe.matrix.gpus.capability(own), part.facts.cuda if part.facts else None
+    chip, cuda = recipe.matrix.gpus.capability(own), part.facts.cuda
     wanted = dotted(own) if re.search(r"\d\.\d", code.written) else dotted(own).replace(".", "")
     lines = [*_with_one_more(part, step, code, wanted)]
     needed = ""
@@ -164,7 +164,7 @@ def _for_amd(recipe: Recipe, image: Image, part: Image, step: Step, code: GpuCod
     matrix = recipe.matrix
     policy = matrix.amd.override(own)
     other = matrix.amd.gfx_of_override(policy.value if policy else None)
-    rocm = part.facts.rocm if part.facts else None
+    rocm = part.facts.rocm
     blas = matrix.amd.blas(rocm) if rocm else None
     lacks = (
         own not in (*(blas.rocblas or ()), *blas.rocblas_open) if blas else matrix.amd.last_rocblas(own) is not None

@@ -8,9 +8,8 @@ import re
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.recipe import Recipe, RecipeService, about_service, change
-from gpudoctor.dockerfile.variables import VISIBLE
 from gpudoctor.finding import Finding, NotJudged
-from gpudoctor.machine import PLATFORMS, Vendor
+from gpudoctor.machine import PLATFORMS, VISIBILITY, Vendor
 
 _NODES = ("/dev/kfd", "/dev/dri")
 _NUMBER = re.compile(
@@ -18,7 +17,7 @@ _NUMBER = re.compile(
     r"|resources\.(?:limits|requests)\.((?:nvidia|amd)\.com/gpu)"
 )
 """The keys that say how many GPUs a service is given."""
-_HIDING = ("NVIDIA_VISIBLE_DEVICES", *VISIBLE)
+_HIDING = ("NVIDIA_VISIBLE_DEVICES", *VISIBILITY)
 _POD_SHM = ("and in the volumes of the pod:", "  - {name: shm, emptyDir: {medium: Memory}}")
 _DEVELOPMENT: dict[Vendor, tuple[str, ...]] = {
     "nvidia": ("--gpus", "all"),
@@ -70,7 +69,7 @@ def no_device(recipe: Recipe) -> Verdicts:
             continue
         if any((vendor, source) in given for source in _sources(started)):
             continue
-        own = started.image.facts.vendor if started.image and started.image.facts else None
+        own = started.image.facts.vendor if started.image else None
         if _made_for_others(recipe, started) or (own not in (None, vendor) and _given(started, own)):
             continue  # compose-other-vendor or image-torch-other-vendor reports it
         if service.open:
@@ -321,14 +320,14 @@ def _for_cpus(recipe: Recipe, started: RecipeService) -> bool:
     which is a CUDA build, is for a GPU."""
     image = started.image
     held = recipe.torch(image) if image else None
-    made_for = image.facts.vendor if image and image.facts else None
+    made_for = image.facts.vendor if image else None
     of_index = made_for is None and held is not None and held.source == "package index"
     return of_index or _named_for_cpus(started)
 
 
 def _optional(started: RecipeService) -> bool:
     """Whether the image is of a program that often runs without a GPU."""
-    return started.image is not None and started.image.facts is not None and started.image.facts.cpu
+    return started.image is not None and started.image.facts.cpu
 
 
 def _named_for_cpus(started: RecipeService) -> bool:
@@ -338,7 +337,7 @@ def _named_for_cpus(started: RecipeService) -> bool:
     if any(re.search(r"(^|[^a-z])cpu([^a-z]|$)", name, re.IGNORECASE) for name in names):
         return True
     # The runtime asks for a GPU: the variable that it reads then says no purpose.
-    hiding = VISIBLE if service.by_variable else _HIDING
+    hiding = VISIBILITY if service.by_variable else _HIDING
     values = service.environment.items()
     return any(
         value.strip().lower() == "cpu" or (name in hiding and value.strip() in ("", "-1")) for name, value in values
@@ -351,8 +350,7 @@ def _made_for_others(recipe: Recipe, started: RecipeService) -> bool:
     amd = service.amd or service.kfd
     if image is None or vendor is None or service.privileged or service.open or amd == service.nvidia:
         return False
-    own = image.facts.vendor if image.facts else None
-    return own in (None, vendor) and amd is not (vendor == "amd") and not _named_for_cpus(started)
+    return image.facts.vendor in (None, vendor) and amd is not (vendor == "amd") and not _named_for_cpus(started)
 
 
 def _vendor(recipe: Recipe, started: RecipeService) -> Vendor | None:

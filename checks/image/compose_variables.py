@@ -7,7 +7,8 @@ import re
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.compose import Service
 from gpudoctor.dockerfile.recipe import Recipe, RecipeService, about_service, change
-from gpudoctor.dockerfile.variables import HIDING, NO_GPU, VISIBLE, slip_in_devices
+from gpudoctor.dockerfile.variables import HIDING, NO_GPU, slip_in_devices
+from gpudoctor.machine import VISIBILITY
 
 _OF_TOOLKIT = "NVIDIA_VISIBLE_DEVICES"
 
@@ -34,7 +35,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     """
     for started in recipe.services:
         service = started.service
-        for name in (*VISIBLE, _OF_TOOLKIT):
+        for name in (*VISIBILITY, _OF_TOOLKIT):
             value = service.environment.get(name, "")
             why = "" if name == _OF_TOOLKIT else slip_in_devices(value) or _beyond(service, name, value)
             if why or _contradicts(recipe, started, name):

@@ -87,14 +87,13 @@ def _interpreters(recipe: Recipe, image: Image) -> Iterator[Finding]:
 def _takes_its_python(image: Image, one: CopiedEnvironment, missing: str) -> bool:
     """Whether uv, which downloaded a Python, would take that of this base image in its place."""
     with_uv = "/uv:" not in (one.origin.base or "")
-    own = image.facts.python if image.facts is not None else None
     any_one = missing.startswith("the Python") and not one.made.step.python
-    return with_uv and (any_one or missing.startswith(f"Python {own} "))
+    return with_uv and (any_one or missing.startswith(f"Python {image.facts.python} "))
 
 
 def _on_this_base(image: Image, origin: Image) -> Iterator[str]:
     yield origin.on_base(image.base or "the same base image")
-    if image.facts is not None and image.facts.prefix == "/usr":
+    if image.facts.prefix == "/usr":
         yield "below it, and python3 in the commands that make the environment:"
         yield origin.written_run("apt-get update && apt-get install -y python3-venv python3-pip")
 
@@ -142,7 +141,7 @@ def _packages(image: Image) -> Iterator[Finding]:
                 (change("Use the base image of that stage", image.on_base(_base(image, copied))),),
             )
     lone = lone_torch(image)
-    if lone is not None and (image.facts is None or not image.facts.has_torch):
+    if lone is not None and not image.facts.has_torch:
         folder = posixpath.dirname(lone.sources[0].rstrip("/"))
         line = image.written_copy(lone.origin, (folder,), folder)
         yield _broken(
@@ -204,8 +203,7 @@ def _packages_alone(image: Image, copies: list[CopyInstruction], started: set[st
     listed = [posixpath.basename(source) for each in copies for source in each.sources]
     for copied in copies:
         origin = origin_of(image, copied)
-        python = origin.facts.python if origin is not None and origin.facts is not None else None
-        if origin is None or not copied.moved(f"/usr/local/lib/python{python}/site-packages"):
+        if origin is None or not copied.moved(f"/usr/local/lib/python{origin.facts.python}/site-packages"):
             continue
         names = [name for name in started if "/" not in name and name in _scripts(origin)]
         if names and not any(fnmatchcase(names[0], pattern) for pattern in listed):
@@ -229,12 +227,10 @@ def _packages_alone(image: Image, copies: list[CopyInstruction], started: set[st
 def _left_behind(image: Image, started: set[str]) -> Iterator[Finding]:
     """Commands of a stage's own Python, of which this image copies an environment alone."""
     for one in copied_environments(image):
-        steps = [
-            step for step in one.origin.steps if step.pip is not None and step.environment in ("", one.made.place)
-        ]
+        steps = [step for step in one.origin.steps if step.environment in ("", one.made.place)]
         for name in sorted(started):
             package = OF_OTHER_NAME.get(name, name)
-            brings = [step for step in steps if step.pip is not None and step.pip.asks_for(package)]
+            brings = [step for step in steps if step.pip.asks_for(package)]
             if not brings or any(step.environment for step in brings) or brings[0].command.maybe:
                 continue
             place = image.place(brings[0].command.line)
@@ -262,13 +258,13 @@ def _lies(image: Image, program: str) -> str:
 
 
 def _other_installs(image: Image) -> bool:
-    return any(step.pip is not None and not step.copied for step in image.steps)
+    return any(step.installs and not step.copied for step in image.steps)
 
 
 @lru_cache
 def _scripts(origin: Image) -> frozenset[str]:
     """The commands of the packages that a stage installs by their own names."""
-    packages = {one.name for step in origin.steps if step.pip is not None for one in step.pip.requirements}
+    packages = {one.name for step in origin.steps for one in step.pip.requirements}
     return frozenset(packages) | {name for name, package in OF_OTHER_NAME.items() if package in packages}
 
 

@@ -47,7 +47,7 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
     gpus = [gpu for gpu in recipe.gpus if gpu.vendor == "nvidia"]
     for image in recipe.images:
         facts = image.facts
-        if not (gpus and recipe.driver and facts and facts.cuda):
+        if not (gpus and recipe.driver and facts.cuda):
             continue
         ngc = facts.origin == "ngc" and _keeps_its_torch(recipe, image)
         if facts.has_torch and not ngc:
@@ -76,7 +76,7 @@ def too_new_for_driver(recipe: Recipe) -> Verdicts:
 
 def _refuses_geforce(recipe: Recipe, image: Image, cuda: str) -> bool:
     """Whether the container toolkit refuses the image for what its NVIDIA_REQUIRE_CUDA says of GeForce GPUs."""
-    asks = image.facts is not None and image.facts.compat and image.variable("NVIDIA_DISABLE_REQUIRE") is None
+    asks = image.facts.compat and image.variable("NVIDIA_DISABLE_REQUIRE") is None
     consumer = any(gpu.vendor == "nvidia" and re.search("GeForce|TITAN", gpu.name) for gpu in recipe.gpus)
     return asks and consumer and not recipe.matrix.nvidia.image_admits(cuda, recipe.driver)
 
@@ -123,9 +123,9 @@ def _by_its_base(recipe: Recipe, image: Image) -> Iterator[Finding | NotJudged]:
         text = f"{product} is made for {PLATFORMS[vendor]}: it cannot use {unsupported[0].name}."
         yield _not_for(image, unsupported[0], text, PLATFORMS[vendor], PLATFORMS[unsupported[0].vendor])
         return
-    if facts is not None and facts.origin == "ngc" and facts.release and _keeps_its_torch(recipe, image):
+    if facts.origin == "ngc" and facts.release and _keeps_its_torch(recipe, image):
         yield from _by_its_release(recipe, image, facts.release)
-    elif facts is not None and vendor == "amd" and _tells_its_targets(recipe, image, facts):
+    elif vendor == "amd" and _tells_its_targets(recipe, image, facts):
         yield from _by_its_targets(recipe, image, facts)
     elif why := _why_unknown(recipe, image):
         yield from _unknown(recipe, why)
@@ -133,7 +133,7 @@ def _by_its_base(recipe: Recipe, image: Image) -> Iterator[Finding | NotJudged]:
 
 def _by_its_release(recipe: Recipe, image: Image, release: str) -> Iterator[Finding | NotJudged]:
     """An NGC image: NVIDIA publishes its architectures and its CUDA."""
-    cuda = image.facts.cuda if image.facts else None
+    cuda = image.facts.cuda
     torch = Torch(version=f"0+0.nv{release}", origin="ngc", cuda=cuda, source="")
     row = recipe.matrix.torch.published_archs(torch)
     verdict: DriverVerdict = "serves"  # what is not described is healthy
@@ -229,14 +229,14 @@ def _why_unknown(recipe: Recipe, image: Image) -> str:
     held = recipe.torch(image)
     if held is not None:
         return f"which torch line {held.line} installs" if held.asked else f"which torch {image.base} contains"
-    if image.facts is None and image.base != "scratch":
+    if not image.facts.known and image.base != "scratch":
         return f"which torch {image.base or 'an unknown image'} contains"
-    if image.facts is not None and image.facts.has_torch:
+    if image.facts.has_torch:
         return f"which torch remains of that in {image.base}"
     dependents = {row.package for row in recipe.matrix.tables.torch_dependents}
     dependents |= {row.package for row in recipe.matrix.tables.torch_users}
     for step in image.steps:
-        named = {one.name for one in step.pip.requirements} if step.pip else set()
+        named = {one.name for one in step.pip.requirements}
         conda = {name for name in conda_packages(step.command) if "torch" in name}
         if "torch" in named or conda or named & dependents or installs_unread(image, step):
             return f"which torch line {step.command.line} installs ({step.command.shown[:60]})"

@@ -14,8 +14,9 @@ from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.rewriting import in_place
 from gpudoctor.dockerfile.torch_requests import configured_from
 from gpudoctor.dockerfile.unreadable_commands import copies_environment
-from gpudoctor.dockerfile.variables import HIDING, NO_GPU, OVERRIDE, VISIBLE, slip_in_devices
+from gpudoctor.dockerfile.variables import HIDING, NO_GPU, OVERRIDE, slip_in_devices
 from gpudoctor.finding import Finding, Fix
+from gpudoctor.machine import VISIBILITY
 
 _HIDING = {"NVIDIA_VISIBLE_DEVICES": NO_GPU, **HIDING}
 
@@ -38,7 +39,7 @@ def hides_gpus(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         variables = recipe.variables(image)
-        for chosen in (variables[name] for name in VISIBLE if name in variables):
+        for chosen in (variables[name] for name in VISIBILITY if name in variables):
             if chosen.value is not None and (why := slip_in_devices(chosen.value)):
                 yield setting_finding(
                     image,
@@ -120,7 +121,7 @@ def breaks_system_packages(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         for step in image.steps:
-            if step.pip is not None and step.pip.asks_for("torch") is not None and _forced(step):
+            if step.pip.asks_for("torch") is not None and _forced(step):
                 yield Finding(
                     severity="note",
                     message="torch is installed over the distribution's Python packages.",
@@ -168,14 +169,13 @@ def _forced(step: Step) -> bool:
     """Whether a command of pip or uv is told to install into a managed Python."""
     names = ("PIP_BREAK_SYSTEM_PACKAGES", "UV_BREAK_SYSTEM_PACKAGES")
     given = (step.command.variables.get(name, "").lower() for name in names)
-    flags = step.pip.flags if step.pip is not None else ()
-    return "--break-system-packages" in flags or any(one in _YES for one in given)
+    return "--break-system-packages" in step.pip.flags or any(one in _YES for one in given)
 
 
 def _refused(image: Image, step: Step) -> bool:
     """Whether a command surely installs into the distribution's own Python, and nothing permits it."""
     install, command = step.pip, step.command
-    if image.facts is None or not image.facts.managed or python_of(image) is None or install is None:
+    if not image.facts.managed or python_of(image) is None or not step.installs:
         return False
     if step.environment != "" or step.copied:
         return False
@@ -190,7 +190,6 @@ def _refused(image: Image, step: Step) -> bool:
 
 
 def _refusal(image: Image, step: Step) -> Finding:
-    assert step.pip is not None
     forced = re.sub(
         r"\binstall\b", "install --break-system-packages", step.command.written or step.command.text, count=1
     )
@@ -223,6 +222,6 @@ def _in_an_environment(image: Image, step: Step) -> Fix:
 def _making_one(image: Image) -> Iterator[str]:
     """The commands that make an environment; Debian and Ubuntu have venv in a package of its own."""
     brought = {name for step in image.steps for name in system_packages(step.command)}
-    if not brought & {"python3-venv", "python3-full"} and image.facts is not None and image.facts.managed:
+    if not brought & {"python3-venv", "python3-full"} and image.facts.managed:
         yield "apt-get update && apt-get install -y python3-venv"
     yield "python3 -m venv /opt/venv"

@@ -52,7 +52,7 @@ def environment_off_path(recipe: Recipe) -> Verdicts:
         folders = [posixpath.normpath(one) for one in (path.value or "" if path else "").split(":")]
         if _linked(image, environment):
             continue
-        filled = {step.environment for step in image.steps if step.environment and step.pip is not None}
+        filled = {step.environment for step in image.steps if step.environment and step.installs}
         if any(f"{one}/bin" in folders for one in filled):
             continue  # also another one: the program may run in that, and start what needs torch
         told = set[str]()
@@ -102,11 +102,11 @@ def _ways_onto_path(image: Image, environment: str, step: Step, start: str, word
 
 def _place_of_torch(image: Image) -> tuple[str, Step] | None:
     """The one environment that has torch, and the command that installs it."""
-    if image.facts is None or image.facts.has_torch or image.form != "dockerfile":
+    if not image.facts.known or image.facts.has_torch or image.form != "dockerfile":
         return None
     steps = [step for step in image.steps if step.brings_torch]
     places = {step.environment for step in steps}
-    if len(places) != 1 or any(step.script or (step.pip and step.pip.tool == "conda") for step in image.steps):
+    if len(places) != 1 or any(step.script or step.pip.tool == "conda" for step in image.steps):
         return None
     environment = places.pop()
     made = any(makes_one(step.command.argv) and step.environment == environment for step in image.steps)
@@ -133,7 +133,7 @@ def _needs(image: Image, words: tuple[str, ...], environment: str) -> bool:
     if _PYTHON.match(program):
         return True
     owner = OF_OTHER_NAME.get(program, program)
-    owners = [step for step in image.steps if step.pip is not None and step.pip.asks_for(owner)]
+    owners = [step for step in image.steps if step.pip.asks_for(owner)]
     return bool(owners) and all(step.environment == environment for step in owners)
 
 

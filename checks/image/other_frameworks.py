@@ -12,7 +12,6 @@ from gpudoctor.dockerfile.frameworks import (
     InstalledPackage,
     cudnn_of,
     distributions,
-    major,
     missing_libraries,
     packages_of,
 )
@@ -20,12 +19,12 @@ from gpudoctor.dockerfile.image import CopyInstruction, Image
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import package_line
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
-from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.machine import PLATFORMS
 from gpudoctor.matrix.questions import group_of
-from gpudoctor.matrix.versions import package_matches
+from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.versions import major_of, package_matches
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import FrameworkBuild
@@ -53,7 +52,7 @@ def framework_libraries_missing(recipe: Recipe) -> Verdicts:
     A release for the image's CUDA, or the extra that brings the libraries, changes only this package.
     """
     for image in recipe.images:
-        if image.facts is None or image.facts.musl or _may_have_cuda(image):
+        if not image.facts.known or image.facts.musl or _may_have_cuda(image):
             continue
         for one in recipe.frameworks(image):
             missing = missing_libraries(image, one, recipe.matrix)
@@ -89,7 +88,7 @@ def _may_have_cuda(image: Image) -> bool:
     for step in image.steps:
         if installs_unread(image, step):
             return True
-        if step.pip is not None and step.pip.tool != "conda":
+        if step.installs and step.pip.tool != "conda":
             if any(one.name.startswith(("nvidia-", "cuda-")) for one in step.pip.requirements):
                 return True
         elif _CUDA.search(step.command.text):
@@ -110,8 +109,8 @@ def _torch_brings(recipe: Recipe, image: Image, build: FrameworkBuild) -> bool:
     held = recipe.torch(image)
     if held is None:
         names = {one.name for place in packages_of(image) for one in place}
-        return bool(image.facts and image.facts.has_torch) or "torch" in names
-    return not held.known or major(cuda_of(held.build)) == major(build.cuda)
+        return image.facts.has_torch or "torch" in names
+    return not held.known or major_of(cuda_of(held.build)) == major_of(build.cuda)
 
 
 def _ways_to_libraries(recipe: Recipe, image: Image, one: ImageFramework, build: FrameworkBuild) -> Iterator[Fix]:
@@ -125,7 +124,7 @@ def _ways_to_libraries(recipe: Recipe, image: Image, one: ImageFramework, build:
     example = _image_with(recipe, build.cuda, one.cudnn)
     such_as = f", such as {example}" if example else ""
     base = change("Use another base image", image.on_base(f"an image with {needs}{such_as}"))
-    wanted = f"{build.install}[{build.extra}]{f'=={one.version}' if one.version else ''}"
+    wanted = build.with_extra + (f"=={one.version}" if one.version else "")
     own = change("Install the libraries with it", package_line(image, step, asked, wanted))
     if not (build.extra and build.install):
         yield base
@@ -140,7 +139,7 @@ def _image_with(recipe: Recipe, cuda: str | None, cudnn: str | None) -> str:
         facts = recipe.matrix.images.base_image(name)
         if facts is None or facts.vendor != "nvidia" or facts.has_torch or not facts.libraries:
             continue
-        if major(facts.cuda) == major(cuda) and cudnn in (None, facts.cudnn):
+        if major_of(facts.cuda) == major_of(cuda) and cudnn in (None, facts.cudnn):
             return name
     return ""
 
@@ -148,7 +147,7 @@ def _image_with(recipe: Recipe, cuda: str | None, cudnn: str | None) -> str:
 def _fits(build: FrameworkBuild, image: Image) -> bool:
     """Whether the base image has all that a build needs, and the Python for its newest release."""
     facts, python = image.facts, python_of(image)
-    if facts is None or not facts.libraries or not facts.cuda or major(build.cuda) != major(facts.cuda):
+    if not facts.libraries or not facts.cuda or major_of(build.cuda) != major_of(facts.cuda):
         return False
     return cudnn_of(build) in (None, facts.cudnn) and (python is None or not build.pythons or python in build.pythons)
 
@@ -169,7 +168,7 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
     The base image or the package changes; nothing else does.
     """
     for image in recipe.images:
-        if image.facts is None or image.facts.vendor is None:
+        if image.facts.vendor is None:
             continue
         for one in recipe.frameworks(image):
             if (
@@ -195,7 +194,7 @@ def framework_other_vendor(recipe: Recipe) -> Verdicts:
 
 def _has_no_libraries(recipe: Recipe, image: Image, build: FrameworkBuild) -> bool:
     """Whether a build that serves CPUs, too, finds no CUDA in an image that is not made for it."""
-    without = image.facts is not None and image.facts.cuda is None and image.facts.vendor is None
+    without = image.facts.known and image.facts.cuda is None and image.facts.vendor is None
     return build.default and without and not _may_have_cuda(image) and not _torch_brings(recipe, image, build)
 
 
@@ -237,7 +236,7 @@ def _build_for(recipe: Recipe, image: Image, one: ImageFramework, kind: str) -> 
     return tuple(
         change(
             f"Install the {kind} build",
-            package_line(image, one.package.step, one.package.requirement, _install(row)),
+            package_line(image, one.package.step, one.package.requirement, row.with_extra),
         )
         for row in _builds_for(recipe, image, one)[:1]
     )
@@ -247,18 +246,13 @@ def _builds_for(recipe: Recipe, image: Image, one: ImageFramework) -> list[Frame
     """The builds for the base image's GPUs that an index has: those that bring their libraries, or are for its CUDA
     or ROCm. That of its CUDA comes first."""
     facts = image.facts
-    assert facts is not None
     rows = [row for row in recipe.matrix.builds_of(one.row.framework) if row.vendor == facts.vendor and row.install]
 
     def same(row: FrameworkBuild) -> bool:
-        return major(row.cuda or row.rocm) == major(facts.cuda or facts.rocm)
+        return major_of(row.cuda or row.rocm) == major_of(facts.cuda or facts.rocm)
 
     fitting = [row for row in rows if row.extra or (row.cuda or row.rocm) is None or same(row)]
     return sorted(fitting, key=lambda row: not same(row))
-
-
-def _install(row: FrameworkBuild) -> str:
-    return f"{row.install}[{row.extra}]" if row.extra else row.install
 
 
 @check("GPD652", "image-packages-overwrite", "image")
@@ -342,7 +336,7 @@ def framework_cpu_only(recipe: Recipe) -> Verdicts:
         for one in recipe.frameworks(image):
             if one.lacks and (one.build is None or _has_no_libraries(recipe, image, one.build)):
                 yield _without_extra(image, one)
-        if facts is None or facts.vendor is None or facts.has_torch or recipe.torch(image) is not None:
+        if facts.vendor is None or facts.has_torch or recipe.torch(image) is not None:
             continue
         if facts.cuda is None and facts.rocm is None:  # it may hold the framework itself
             continue

@@ -112,7 +112,7 @@ def _last(image: Image, package: str) -> tuple[Step, Requirement] | None:
     """The last command that installs a package into the image's own Python, and what it asks for."""
     found = None
     for step in image.steps:
-        if step.pip is None or step.pip.elsewhere or step.command.maybe or step.environment:
+        if step.pip.elsewhere or step.command.maybe or step.environment:
             continue
         if one := step.pip.asks_for(package):
             open_ = found is not None and not one.specifier  # what is there stays
@@ -129,7 +129,6 @@ def _severity(image: Image, row: PackageConflict, step: Step, one: Requirement) 
 
 def _takes_the_newest(image: Image, step: Step, package: str) -> bool:
     """Whether a requirement without a version brings the newest release, and nothing tells of another one."""
-    assert step.pip is not None
     python, before = python_of(image), image.steps[: image.steps.index(step)]
     if python is None or figures(python) < _OLDEST_PYTHON or step.pip.tool not in ("pip", "uv") or step.pip.locked:
         return False
@@ -137,6 +136,6 @@ def _takes_the_newest(image: Image, step: Step, package: str) -> bool:
     if unread or is_constrained(image, step):
         return False
     others = {other.name for other in step.pip.requirements} - {"torch", package, *COMPANIONS}
-    brought = {other.name for earlier in before if earlier.pip for other in earlier.pip.requirements} - _WITHOUT
-    there = image.facts is None or image.facts.has_torch or bool(brought)
+    brought = {other.name for earlier in before for other in earlier.pip.requirements} - _WITHOUT
+    there = not image.facts.known or image.facts.has_torch or bool(brought)
     return not others and (not there or bool({"-U", "--upgrade"} & set(step.pip.flags)))

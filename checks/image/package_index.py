@@ -105,7 +105,7 @@ def _outrun(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Findi
     held, facts = recipe.torch(image), image.facts
     if recipe.gpus:
         return  # whether that torch works there is what the checks of machines tell
-    if held is None or (facts is not None and facts.vendor not in (None, held.vendor)):
+    if held is None or facts.vendor not in (None, held.vendor):
         return  # image-torch-other-vendor reports it, with the same fix
     wanted = outrun(image, recipe.matrix, held, asked)
     if wanted is None:
@@ -144,12 +144,12 @@ def backend_auto(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         for step in image.steps:
             install = step.pip
-            if install is None or install.tool != "uv" or install.locked or step.command.maybe:
+            if install.tool != "uv" or install.locked or step.command.maybe:
                 continue
             setting = image.variable("UV_TORCH_BACKEND")
             backend = install.backend or step.command.variables.get("UV_TORCH_BACKEND") or setting
             names = {one.name for one in install.requirements}
-            of_gpus = bool(names & compiled) or (bool(image.facts and image.facts.vendor) and "torch" in names)
+            of_gpus = bool(names & compiled) or (image.facts.vendor is not None and "torch" in names)
             if backend != "auto" or not of_gpus:
                 continue
             place = image.place(step.command.line)
@@ -174,9 +174,9 @@ def backend_auto(recipe: Recipe) -> Verdicts:
 def _backend_for(image: Image) -> str:
     """The build for the base image, else one that runs on Turing to Blackwell."""
     facts = image.facts
-    if facts is not None and facts.rocm:
+    if facts.rocm:
         return f"rocm{'.'.join(facts.rocm.split('.')[:2])}"
-    return f"cu{facts.cuda.replace('.', '')}" if facts is not None and facts.cuda else "cu128"
+    return f"cu{facts.cuda.replace('.', '')}" if facts.cuda else "cu128"
 
 
 @check("GPD605", "image-no-torch-wheel", "image")
@@ -205,10 +205,10 @@ def no_wheel(recipe: Recipe) -> Verdicts:
             ):
                 continue
             yield from _missing(recipe, image, asked)
-        if image.facts is not None and image.facts.musl:
+        if image.facts.musl:
             for one in recipe.frameworks(image):
                 command = one.package.step.command
-                if one.build is not None and not command.maybe and one.package.step.pip is not None:
+                if one.build is not None and not command.maybe and one.package.step.installs:
                     text = f"{image.base} is Alpine with musl, for which no wheel of {one.build.package} exists."
                     yield about_line(
                         image, command.line, command.shown, severity="error", message=text, saw="musl", want="glibc",
@@ -224,7 +224,7 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
     if asked.requirement.excluded_by:
         yield _excluded(image, asked, asked.requirement.excluded_by)
         return
-    if image.facts is not None and image.facts.musl:
+    if image.facts.musl:
         yield torch_finding(
             image, asked, "error",
             f"{image.base} is Alpine with musl, for which no torch wheel exists.", "musl", "glibc",
@@ -242,7 +242,7 @@ def _missing(recipe: Recipe, image: Image, asked: TorchRequest) -> Iterator[Find
     if not any(row.build.startswith(kind) for row in of_platform):
         return  # Intel's builds (xpu), of which the matrix has none
     rows = [row for row in of_platform if row.version == asked.pinned]
-    if rows and not (image.facts is not None and image.facts.has_torch):
+    if rows and not image.facts.has_torch:
         yield from _missing_build(recipe, image, asked, rows, wanted)
 
 
@@ -295,8 +295,8 @@ def _without_python(
     span = [one for one in rows[0].pythons if one.endswith("t") == python.endswith("t")]
     nearest = min(span, key=lambda one: abs(figures(one)[-1] - figures(python)[-1]), default="")
     facts = image.facts
-    build = build_after(recipe, image, asked.pinned, wanted or (f"rocm{facts.rocm}" if facts and facts.rocm else ""))
-    if build is None and facts and facts.cuda:
+    build = build_after(recipe, image, asked.pinned, wanted or (f"rocm{facts.rocm}" if facts.rocm else ""))
+    if build is None and facts.cuda:
         build = build_within(recipe, image, facts.cuda)
     fixes = [_use(recipe, image, asked, build, f"Use torch {build.version}")] if build and not more else []
     if nearest:

@@ -13,9 +13,9 @@ from gpudoctor.dockerfile.recipe import Recipe, about_line, change, command_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import in_place, split_off
 from gpudoctor.dockerfile.toolkit import without_toolkit
-from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.dockerfile.unreadable_commands import copies_environment, installs_unread
 from gpudoctor.finding import Finding, Fix, Severity
+from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, package_matches
 
 _TRUE = ("TRUE", "1", "ON", "YES")
@@ -38,7 +38,7 @@ def package_removed(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         for step in image.steps:
-            if step.pip is None or step.command.maybe:
+            if step.command.maybe:
                 continue
             for one in step.pip.requirements:
                 conda = step.pip.tool == "conda"
@@ -72,7 +72,7 @@ def _newer(one: Requirement, last: str) -> bool:
 
 def _instead(recipe: Recipe, image: Image, step: Step, one: Requirement, instead: str) -> str:
     place = one.file or image.place(step.command.line)
-    if step.pip is not None and step.pip.tool == "conda":
+    if step.pip.tool == "conda":
         rows = [row for row in recipe.matrix.torch.builds(image.platform) if row.origin != "pypi"]
         fitting = [row for row in rows if package_matches(one.specifier, row.version)]
         best = next((row for row in fitting if row.build == step.pip.backend), next(iter(fitting), None))
@@ -114,7 +114,7 @@ def extension_not_built(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         for number, step in enumerate(image.steps):
             install = step.pip
-            if install is None or step.command.maybe or install.find_links or install.locked:
+            if step.command.maybe or install.find_links or install.locked:
                 continue
             for one in install.requirements:
                 row = rows.get(one.name)
@@ -143,15 +143,14 @@ def _without_nvcc(recipe: Recipe, image: Image, number: int) -> bool:
 
 def _without_torch(image: Image, step: Step, number: int, name: str) -> tuple[Severity, str] | None:
     """Why the build of a package does not find torch; None if it does, or if that is unknown."""
-    assert step.pip is not None
     before = image.steps[:number]
     if (
-        image.facts is None
+        not image.facts.known
         or copies_environment(image) is not None
         or any(installs_unread(image, one) for one in before)
     ):
         return None
-    there = image.facts.has_torch or any(one.pip and one.pip.asks_for("torch") for one in before)
+    there = image.facts.has_torch or any(one.pip.asks_for("torch") for one in before)
     if not there and not step.pip.unread and not step.pip.incomplete and step.pip.asks_for("torch"):
         return "error", "torch is installed by the same command, and is not there yet"
     beside = {"--no-build-isolation", "--no-build-isolation-package"} & set(step.pip.flags)
@@ -213,7 +212,7 @@ def _ways_to_compile(
     name = image.base or ""
     devel = re.sub(r"-(runtime|base)(?=-|$)", "-devel", name)
     held = recipe.torch(image)
-    of = f"torch {held.version} and CUDA {cuda_of(held.build)}" if held and held.known else "this torch"
+    of = f"torch {held.version} and CUDA {cuda_of(held.build) or ''}" if held and held.known else "this torch"
     instead = f"in place of {one.name}, the address of its wheel for {of}"
     wheel = change("Install a ready wheel", f"{one.file or place}: {instead}")
     if devel != name:

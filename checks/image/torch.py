@@ -13,11 +13,12 @@ from gpudoctor.dockerfile.proposals import build_within, install_line, keep_torc
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.torch_dependents import pins_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest
-from gpudoctor.dockerfile.torch_wheels import ImageTorch, cuda_of, outrun, wheels_for
+from gpudoctor.dockerfile.torch_wheels import ImageTorch, outrun, wheels_for
 from gpudoctor.dockerfile.variables import OVERRIDE_CUDA
 from gpudoctor.finding import Finding, Fix, Severity
 from gpudoctor.machine import PLATFORMS
-from gpudoctor.matrix.versions import figures, minor
+from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.versions import figures, major_of, minor
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchBuild
@@ -47,13 +48,13 @@ def older_cuda(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
         wheel = cuda_of(held.build) if held else ""
-        if held is None or facts is None or not facts.cuda or not wheel or held.asked is None:
+        if held is None or not facts.cuda or not wheel or held.asked is None:
             continue
         if outrun(image, recipe.matrix, held, held.asked) is not None:
             continue  # image-torch-without-index reports it, with the same fix
-        majors = figures(facts.cuda)[0], figures(wheel)[0]
+        alike = major_of(facts.cuda) == major_of(wheel)
         compiled = _compiles(image, held)
-        if majors[0] != majors[1] and facts.compiler and compiled:
+        if not alike and facts.compiler and compiled:
             what, always = compiled
             nvcc = f"nvcc {facts.cuda}{'' if always else ' (where no ready wheel is found)'}"
             yield _older(
@@ -63,13 +64,13 @@ def older_cuda(recipe: Recipe) -> Verdicts:
             )  # fmt: skip
         elif minor(facts.cuda) >= minor(wheel):
             continue
-        elif facts.libraries and majors[0] == majors[1] and _base_libraries_first(image):
+        elif facts.libraries and alike and _base_libraries_first(image):
             yield _older(
                 recipe, image, held, wheel, "warning",
                 f"LD_LIBRARY_PATH puts the libraries of CUDA {facts.cuda} before those in the wheel (CUDA "
                 f"{wheel}): a mixture of both may fail to load.",
             )  # fmt: skip
-        elif majors[0] != majors[1] and not _driver_is_judged(recipe, held, wheel):
+        elif not alike and not _driver_is_judged(recipe, held, wheel):
             floor = recipe.matrix.nvidia.floor(wheel)
             yield _older(
                 recipe, image, held, wheel, "warning",
@@ -92,7 +93,7 @@ def _driver_is_judged(recipe: Recipe, held: ImageTorch, wheel: str) -> bool:
 
 def _older(recipe: Recipe, image: Image, held: ImageTorch, wheel: str, severity: Severity, message: str) -> Finding:
     facts, asked = image.facts, held.asked
-    assert facts is not None and facts.cuda is not None and asked is not None
+    assert facts.cuda is not None and asked is not None
     fixes = [
         change(
             "Use a base image with the wheel's CUDA",
@@ -123,7 +124,7 @@ def _compiles(image: Image, held: ImageTorch) -> tuple[str, bool] | None:
         install, text = step.pip, step.command.text
         if step.command.line < held.line or step.command.maybe:
             continue
-        if install is not None and "--no-build-isolation" in install.flags and not install.find_links:
+        if "--no-build-isolation" in install.flags and not install.find_links:
             names = [one.name for one in install.requirements if one.name in (*_COMPILED, *_OFTEN_READY)]
             if names or not install.requirements:
                 forced = "FLASH_ATTENTION_FORCE_BUILD" in step.command.variables
@@ -157,7 +158,7 @@ def other_vendor(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
-        if held is None or held.asked is None or facts is None or facts.vendor is None or held.vendor is None:
+        if held is None or held.asked is None or facts.vendor is None or held.vendor is None:
             continue
         if held.vendor == facts.vendor or (recipe.gpus and held.known):
             continue
@@ -205,7 +206,6 @@ def _place(held: ImageTorch) -> str:
 def _of_vendor(recipe: Recipe, image: Image, held: ImageTorch) -> TorchBuild | None:
     """The nearest build for the base image: the same version, with the base's CUDA or ROCm or an older one."""
     facts = image.facts
-    assert facts is not None
     limit = facts.rocm if facts.vendor == "amd" else facts.cuda
     rows = [row for row in wheels_for(recipe.matrix, image.platform, python_of(image)) if row.origin != "pypi"]
     rows = [row for row in rows if (row.rocm if facts.vendor == "amd" else row.cuda)]
@@ -245,7 +245,7 @@ def cpu_only(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
-        if held is None or held.build != "cpu" or held.asked is None or facts is None or recipe.gpus:
+        if held is None or held.build != "cpu" or held.asked is None or not facts.known or recipe.gpus:
             continue
         given = any(one.image is image and one.given_nvidia for one in recipe.services)
         named = _NAMED_FOR_CPUS.search(f"{image.name} {image.file}") or _ASIDE.search(image.name)
@@ -261,7 +261,7 @@ def cpu_only(recipe: Recipe) -> Verdicts:
         kind = "ROCm" if facts.rocm else "CUDA"
         row = _of_vendor(recipe, image, held)
         fixes: tuple[Fix, ...] = ()
-        if not facts.rocm and any(step.pip is not None and step.pip.without_cuda for step in steps):
+        if not facts.rocm and any(step.pip.without_cuda for step in steps):
             setting = image.written_env(OVERRIDE_CUDA, facts.cuda or _oldest_cuda(recipe, image))
             line = f"{image.place(held.line)}: above it: {setting}"
             why = "nvidia-smi on the host prints the newest CUDA that its driver supports"
@@ -285,7 +285,7 @@ def cpu_only(recipe: Recipe) -> Verdicts:
 
 def _compiled_for_gpus(recipe: Recipe, image: Image) -> str:
     """A package that the image installs and whose wheels need a torch for GPUs; "" if it installs none."""
-    named = (one.name for step in image.steps if step.pip for one in step.pip.requirements if not step.command.maybe)
+    named = (one.name for step in image.steps if not step.command.maybe for one in step.pip.requirements)
     return next((name for name in named if pins_torch(name, recipe.matrix)), "")
 
 
@@ -316,7 +316,7 @@ def torch_replaced(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
-        if held is None or held.asked is None or not held.known or facts is None or not facts.has_torch:
+        if held is None or held.asked is None or not held.known or not facts.has_torch:
             continue
         if held.asked.locked or any("venv" in step.command.text for step in image.steps):
             continue  # an environment of its own beside the image's
@@ -363,7 +363,7 @@ def not_for_jetson(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         held, facts = recipe.torch(image), image.facts
-        if held is None or held.asked is None or facts is None or facts.origin != "jetson" or facts.has_torch:
+        if held is None or held.asked is None or facts.origin != "jetson" or facts.has_torch:
             continue
         asked, release = held.asked, facts.release or ""
         if not held.known or "cpu" in (asked.build, asked.local) or figures(release) >= _SERVER_STACK:
@@ -390,7 +390,7 @@ _SERVER_STACK = (38,)
 def _pins_torch(image: Image, asked: TorchRequest) -> bool:
     """Whether the NGC image's own constraints hold for a command: since 25.03, for pip, unless the file takes them
     back."""
-    release = image.facts.release if image.facts else None
+    release = image.facts.release
     taken_back = "PIP_CONSTRAINT" in image.settings or any(
         "PIP_CONSTRAINT" in step.command.variables or "PIP_CONSTRAINT" in step.command.text for step in image.steps
     )

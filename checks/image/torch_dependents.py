@@ -14,9 +14,9 @@ from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex
 from gpudoctor.dockerfile.torch_dependents import companion_torch, release_for, required_by, required_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for, configured_from, install_request
-from gpudoctor.dockerfile.torch_wheels import cuda_of
 from gpudoctor.finding import Finding, Fix
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.versions import major_of, package_matches
 
 if TYPE_CHECKING:
     pass
@@ -44,7 +44,7 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     """
     for image in recipe.images:
         for order, step in enumerate(image.steps):
-            if step.pip is None or step.command.maybe or "--no-deps" in step.pip.flags:
+            if step.command.maybe or "--no-deps" in step.pip.flags:
                 continue
             asked = next((one for one in asked_for(image) if one.order == order), None)
             for one in step.pip.requirements:
@@ -106,8 +106,8 @@ def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
         return
     configured = configured_from(image)
     for step in image.steps[held.asked.order + 1 :]:
-        asked = step.pip.asks_for("torchvision") if step.pip is not None else None
-        if step.pip is None or asked is None or step.command.maybe:
+        asked = step.pip.asks_for("torchvision")
+        if asked is None or step.command.maybe:
             continue
         own = install_request(step, step.pip, asked, image, configured)
         rows = recipe.matrix.torch.builds(image.platform)
@@ -131,14 +131,15 @@ def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
 
 def _family(build: str) -> str:
     """What torch and torchvision must share: "cpu", "rocm", or the major of CUDA."""
-    return f"CUDA {cuda_of(build).partition('.')[0]}" if cuda_of(build) else build.rstrip("0123456789.")
+    cuda = cuda_of(build)
+    return f"CUDA {major_of(cuda)}" if cuda else build.rstrip("0123456789.")
 
 
 def _replacing_the_base(recipe: Recipe, image: Image, later: TorchRequest) -> Iterator[Finding]:
     """A package that requires another torch than the base image has. Other checks tell it of a torch for another
     vendor's GPUs, and of the images whose torch NVIDIA built."""
     held, facts = recipe.torch(image), image.facts
-    if held is None or held.asked != later or facts is None or not facts.torch:
+    if held is None or held.asked != later or not facts.torch:
         return
     if held.vendor not in (None, facts.vendor) or facts.origin in ("ngc", "jetson"):
         return
@@ -146,7 +147,7 @@ def _replacing_the_base(recipe: Recipe, image: Image, later: TorchRequest) -> It
         return
     wanted = later.requirement.specifier
     name, _, version = later.by.partition(" ")
-    if not version and not recipe.driver and figures(facts.cuda or "")[:1] < figures(cuda_of(held.build))[:1]:
+    if not version and not recipe.driver and major_of(facts.cuda) < major_of(cuda_of(held.build)):
         return  # image-cuda-older-than-wheel reports it
     release = _companion(recipe, facts.torch, name) or release_for(name, facts.torch, recipe.matrix)
     if release:

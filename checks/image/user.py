@@ -254,5 +254,5 @@ def _opened(image: Image, steps: tuple[Step, ...]) -> bool:
     """Whether a command or a COPY may have given folders to a user, or the base image has users of its own."""
     makes_home = re.compile(r"\b(useradd|adduser)\b.* (-d|--home-dir|--home)\b")
     chown = any("--chown" in line or "--chmod" in line for line in image.source)
-    known = image.facts is not None and (image.facts.prefix != "" or image.facts.has_torch)
+    known = image.facts.prefix != "" or image.facts.has_torch
     return not known or chown or any(_opens(step) or makes_home.search(step.command.text) for step in steps)

@@ -35,7 +35,7 @@ def packages_for_another_python(situation: Situation) -> Verdicts:
     ## Fix safety
     Installs all of them again in the same versions, by this Python. Packages that are the same for every Python stay.
     """
-    faults = situation.environment.start_faults if situation.environment else ()
+    faults = situation.environment.start_faults
     wrong = needed_first(situation, (one for one in situation.machine.packages if one.made_for))
     if not wrong or any(fault.kind == "interpreter-foreign" for fault in faults):
         return  # it is the interpreter that is wrong, and not what it is compared with

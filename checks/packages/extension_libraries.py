@@ -174,7 +174,8 @@ def _ways(
 ) -> Iterator[Fix]:
     """A build for the CUDA that is here comes first. What cuda-pathfinder passes over may lie where the loader
     looks."""
-    from gpudoctor.frameworks.gpu_builds import beside_torch, environment_of_its_own, for_the_cuda_here
+    from gpudoctor.frameworks.gpu_builds import for_the_cuda_here
+    from gpudoctor.frameworks.torchs_cudnn import beside_torch, environment_of_its_own
 
     framework = framework_of(situation, extension.package)
     if framework and not extension.of_torch:

@@ -28,9 +28,8 @@ def package_install_interrupted(situation: Situation) -> Verdicts:
     ## Fix safety
     Installs the same release again; of torchvision and torchaudio the one for the installed torch.
     """
-    environment = situation.environment
     told = {one.name for one in unmet(situation)}
-    for left in environment.interrupted if environment else ():
+    for left in situation.environment.interrupted:
         if left.name not in told:
             yield _left(situation, left) if left.version else _left_folder(situation, left)
     for package in situation.machine.packages:

@@ -41,16 +41,16 @@ def triton_overwritten(situation: Situation) -> Verdicts:
     ## Fix safety
     Removes the other package and installs torch's own again, as they share files.
     """
-    environment, torch, package = situation.environment, situation.torch, situation.machine.installed("torch")
-    if environment is None or torch is None or package is None:
+    torch, package = situation.torch, situation.machine.installed("torch")
+    if torch is None or package is None:
         return
     required = {re.split(r"[\s(;=<>~!\[]", line, maxsplit=1)[0].lower() for line in package.requires}
-    installed = [one for one in environment.distributions.value or () if one.name in TRITONS]
+    installed = [one for one in situation.machine.packages if one.name in TRITONS]
     own = next((one for one in installed if one.name in required), None)
     others = [one for one in installed if one.name not in required]
     if own is None or not others:
         return
-    there = environment.triton_owner
+    there = situation.environment.triton_owner
     severity: Severity = "note" if there == own.name else "warning"
     names = " and ".join(f"{one.name} {one.version}" for one in others)
     state = f"the files of {there} are there" if there else "the one installed last is imported"
@@ -96,9 +96,8 @@ def amdsmi_mismatch(situation: Situation) -> Verdicts:
     ## Fix safety
     Replaces or removes only amdsmi.
     """
-    environment = situation.environment if situation.torch else None
-    found = [one for one in environment.missing_symbols if one.library == "libamd_smi.so"] if environment else []
-    if found and not situation.torch_imported:
+    found = [one for one in situation.environment.missing_symbols if one.library == "libamd_smi.so"]
+    if found and situation.torch and not situation.torch_imported:
         yield _misfit(situation, found[0])
 
 

@@ -12,7 +12,7 @@ from gpudoctor.frameworks.gpu_builds import best_package, for_cuda
 from gpudoctor.frameworks.other_frameworks import rewrite_shared_files
 from gpudoctor.machine import Distribution
 from gpudoctor.matrix.questions import sharing
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import major_of, package_matches
 from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
@@ -118,9 +118,9 @@ def _pairs(situation: Situation, row: SharedFiles, groups: list[list[Distributio
 
 def _one_cuda(situation: Situation) -> Iterator[Fix]:
     """The other frameworks for the CUDA of torch."""
-    if situation.torch and situation.torch.cuda:
+    if situation.torch_cuda:
         for one in situation.others:
-            yield from for_cuda(situation, one, {figures(situation.torch.cuda)[0]})
+            yield from for_cuda(situation, one, {major_of(situation.torch_cuda)})
 
 
 def _instructions(situation: Situation, row: SharedFiles, keep: Distribution) -> str:
@@ -154,7 +154,7 @@ def _to_keep(situation: Situation, row: SharedFiles, group: list[Distribution]) 
     if row.framework is None:
         named = [one for one in group if re.search(r"-(gpu|cu\d+)\b", one.name)]
         for_gpus = named or [one for one in group if not one.name.endswith(("-cpu", "-lite"))]
-        majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.cuda}
+        majors = {str(major_of(one.cuda)) for one in situation.frameworks if one.cuda}
         wanted = [one for one in for_gpus if one.name.rpartition("-cu")[2][:2] in majors] or for_gpus
         served = situation.usable_of("nvidia") or not situation.usable
         return wanted[0] if served and len(wanted) == 1 else None

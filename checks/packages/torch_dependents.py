@@ -229,12 +229,7 @@ def python_dev_missing(situation: Situation) -> Verdicts:
     Installs a package of the distribution as root; nothing else changes.
     """
     environment = situation.environment
-    if (
-        environment is None
-        or situation.torch is None
-        or not situation.built_for
-        or not situation.usable_of(situation.built_for)
-    ):
+    if situation.torch is None or not situation.built_for or not situation.usable_of(situation.built_for):
         return
     triton = find_one("triton", environment.distribution)
     headers = environment.python_headers

@@ -107,8 +107,7 @@ def _shadowed(situation: Situation, library: Library, wanted: str) -> Finding:
 def _lacking(situation: Situation, missing: MissingSymbols) -> Finding:
     """A library without the symbols that another one needs of it: the loader then refuses the other one."""
     asker = posixpath.basename(missing.needed_by)
-    environment = situation.environment
-    foreign = {one.path: one for one in (environment.libraries.found if environment else ())}
+    foreign = {one.path: one for one in situation.environment.libraries.found}
     library = foreign.get(missing.path) or foreign.get(missing.needed_by)
     base = _other_wheel(situation, missing.library, asker)
     pin = pin_of(situation, base) if base else None
@@ -234,8 +233,8 @@ def libstdcxx_too_old(situation: Situation) -> Verdicts:
     """
     environment, torch = situation.environment, situation.torch
     needed = torch.needs_glibcxx.value if torch else None
-    provided = environment.libstdcxx.value if environment else None
-    if environment is None or torch is None or needed is None or provided is None or situation.torch_imported:
+    provided = environment.libstdcxx.value
+    if torch is None or needed is None or provided is None or situation.torch_imported:
         return
     if figures(provided) >= figures(needed) or cannot_load(situation, torch):
         return

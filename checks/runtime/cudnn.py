@@ -14,7 +14,7 @@ from gpudoctor.frameworks.torch.installed_build import better_torch, build_name
 from gpudoctor.frameworks.torch.nvidia_wheels import stem_of
 from gpudoctor.frameworks.torch.shadowed_libraries import (
     clear_the_way,
-    family_in_the_way,
+    cudnn_in_the_way,
     judged_here,
     missing_symbols,
     pinned_and_others,
@@ -26,7 +26,7 @@ from gpudoctor.frameworks.torch.shadowed_libraries import (
     wheels_of,
 )
 from gpudoctor.machine import Distribution, Library
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import figures, major_of, package_matches
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import finding, gpu_names
 from gpudoctor.situation.issue_findings import of_slug
@@ -92,7 +92,7 @@ def _replaced(situation: Situation) -> Verdicts:
     wanted = wanted_version(situation, "nvidia-cudnn")
     # Where the wheel has lost its file, another one is found in its place; the damage is told elsewhere.
     lost = {posixpath.basename(file.path) for one in _installed(situation) for file in one.lost}
-    foreign = tuple(one for one in family_in_the_way(situation, "libcudnn") if one.name not in lost)
+    foreign = tuple(one for one in cudnn_in_the_way(situation) if one.name not in lost)
     missing = next(missing_symbols(situation, "libcudnn"), None)
     lacking = next((one for one in foreign if missing and one.path in (missing.path, missing.needed_by)), None)
     other = next((one for one in foreign if wanted and one.version and _incompatible(one.version, wanted)), None)
@@ -218,7 +218,7 @@ def _loaded(situation: Situation) -> Evidence | None:
     if situation.torch is None or not judged_here(situation):
         return None
     pin = pins(situation).get("nvidia-cudnn")
-    if pin and pin[0] in ("", _cuda_major(situation)):
+    if pin and pin[0] in ("", str(major_of(situation.torch_cuda))):
         return Evidence("torch needs", pin[1], "requirements of torch")
     build = situation.build_of(situation.torch)
     version = situation.matrix.torch.cudnn_of(build) if build else None
@@ -227,7 +227,7 @@ def _loaded(situation: Situation) -> Evidence | None:
 
 def _foreign(situation: Situation) -> Library | None:
     """The cuDNN from elsewhere, or what computes of it."""
-    return next((one for one in family_in_the_way(situation, "libcudnn") if one.version), None)
+    return next((one for one in cudnn_in_the_way(situation) if one.version), None)
 
 
 def _installed(situation: Situation) -> tuple[Distribution, ...]:
@@ -238,12 +238,8 @@ def _installed(situation: Situation) -> tuple[Distribution, ...]:
         return tuple(d for d in situation.machine.packages if d.name in ("cudnn", "libcudnn"))
     if not judged_here(situation):
         return ()
-    names = (f"nvidia-cudnn-cu{_cuda_major(situation)}", "nvidia-cudnn")
+    names = (f"nvidia-cudnn-cu{major_of(situation.torch_cuda)}", "nvidia-cudnn")
     return tuple(d for d in wheels_of(situation, "nvidia-cudnn") if d.name in names)
-
-
-def _cuda_major(situation: Situation) -> str:
-    return (situation.torch.cuda or "").partition(".")[0] if situation.torch else ""
 
 
 def _another_cudnn(situation: Situation, fit: Fit) -> tuple[Fix, ...]:
@@ -271,7 +267,7 @@ def _beside_torch(situation: Situation) -> Verdicts:
     wheels = {one.name: one for one in listed if one.name.startswith("nvidia-cudnn-cu") and one not in ours}
     if not wheels or not usable:
         return
-    from gpudoctor.frameworks.gpu_builds import cudnn_wheel
+    from gpudoctor.frameworks.torchs_cudnn import cudnn_wheel
 
     tables = situation.matrix.tables
     titles = {row.framework: row.title for row in (*tables.frameworks, *tables.frameworks_on_torch)}

@@ -82,8 +82,7 @@ def _torch_needs(situation: Situation, gpus: tuple[Gpu, ...]) -> Verdicts:
     if all(carries(situation, gpu).runs == "no" for gpu in gpus):
         return
     verdict = driver_verdict(situation, torch.cuda)
-    pasted = situation.machine.pasted
-    if verdict == "unknown" and pasted is not None and pasted.works:
+    if verdict == "unknown" and situation.machine.text.works:
         return  # torch found the GPU: the driver runs its CUDA
     if verdict == "unknown" and not situation.on_jetson:
         yield NotJudged(

@@ -88,8 +88,7 @@ def rocm_version_mismatch(situation: Situation) -> Verdicts:
             evidence=(Evidence.of("amd.module", situation.machine.amd.module),),
             refs=("ROCm compatibility matrix, user and kernel-space support",),
         )
-    environment = situation.environment
-    for library in environment.libraries.found if environment else ():
+    for library in situation.environment.libraries.found:
         major = _hip_major(library)
         if library.wins and major is not None and major != figures(rocm)[0]:
             yield Finding(

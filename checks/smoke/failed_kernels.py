@@ -53,10 +53,8 @@ def smoke_not_run(situation: Situation) -> Verdicts:
     ## Fix safety
     There is nothing to fix.
     """
-    smoke, torch = situation.machine.smoke, situation.torch
-    trial = torch.trial.value if torch else None
-    environment = situation.environment
-    no_torch = environment is not None and environment.torch.absent
+    smoke, trial = situation.machine.smoke, situation.torch_trial
+    no_torch = situation.environment.torch.absent
     if smoke is None or not needs.kernels(situation) or no_torch or (trial is not None and not trial.ok):
         return  # another problem tells why
     ran = [kernel for kernel in smoke.kernels if kernel.status != "skipped"]

@@ -114,7 +114,7 @@ def framework_missing(situation: Situation) -> Verdicts:
     smoke, environment = _smoke(situation), situation.environment
     if smoke is None or any(one.name == smoke.framework for one in situation.others):
         return
-    if environment is None or environment.distributions.undecided:
+    if environment.distributions.undecided:
         yield NotJudged(why=f"whether {smoke.framework} is installed is not known", matters=True)
         return
     text = f"Install {smoke.framework} into this environment, or name the one that has it with `--python PATH`."

@@ -73,8 +73,8 @@ def show(
         if not outcome_follows:
             print_json(plan_data(plan), shown)
     elif asks or not shown.quiet:
-        environment = look.machine.environment.value
-        where = f"{environment.prefix} on " if environment and environment.prefix else ""
+        prefix = look.machine.examined.prefix
+        where = f"{prefix} on " if prefix else ""
         around = Around(
             subject=f"{where}{examination.subject}",
             here=examination.here,
@@ -230,21 +230,18 @@ def _default_index(machine: Machine) -> str | None:
     from gpudoctor.frameworks.package_spec import PACKAGE_INDEX
     from gpudoctor.situation.installer import settings
 
-    environment = machine.environment.value
-    configured = settings(environment) if environment else None
-    if configured is not None and (configured.proxy or configured.find_links or configured.no_index):
+    configured = settings(machine.examined)
+    if configured.proxy or configured.find_links or configured.no_index:
         return None
-    return (configured.index_url if configured else "") or PACKAGE_INDEX
+    return configured.index_url or PACKAGE_INDEX
 
 
 def _target(plan: Repair, machine: Machine) -> Target:
     """What the steps of a plan can change."""
     from gpudoctor.fix.scope import PROJECT_FILES, Target
 
-    environment = machine.environment.value
-    in_packages = any(step.risk not in ("root", "reboot") for step in plan.to_run)
-    if environment is None or not in_packages:
+    if all(step.risk in ("root", "reboot") for step in plan.to_run):
         return Target(prefix="", python="")
     projects = dict.fromkeys(step.cwd for step in plan.to_run if step.cwd)
     files = tuple(os.path.join(project, name) for project in projects for name in PROJECT_FILES)
-    return Target(prefix=environment.prefix, python=environment.interpreter, files=files)
+    return Target(prefix=machine.examined.prefix, python=machine.examined.interpreter, files=files)

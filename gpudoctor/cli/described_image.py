@@ -57,8 +57,8 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
     if library is not None:
         path = machine.load_path
         machine = replace(machine, load_path=replace(path, found=(library, *path.found)))
-    if held is not None and held.asked is None and image.facts and image.facts.origin == "amd":
-        return _with_amds_own_torch(machine)
+    if held is not None and held.asked is None and image.facts.origin == "amd":
+        return machine.with_torch_facts(origin="amd") if machine.torch else machine  # no wheel of an index
     return machine
 
 
@@ -67,20 +67,11 @@ def _pinned_beside(image: Image, torch: TorchRequest, matrix: Matrix) -> tuple[s
     names = {row.package for row in matrix.tables.package_conflicts}
     asked: dict[str, str] = {}
     for step in image.steps:
-        ours = step.pip is not None and not step.pip.elsewhere and step.environment == torch.environment
-        for one in step.pip.requirements if step.pip is not None and ours else ():
+        ours = not step.pip.elsewhere and step.environment == torch.environment
+        for one in step.pip.requirements if ours else ():
             if one.name in names:
                 asked[one.name] = "" if step.command.maybe else one.exact
     return tuple(f"{name}=={exact}" for name, exact in asked.items() if exact)
-
-
-def _with_amds_own_torch(machine: Machine) -> Machine:
-    """The machine with the torch of AMD's images, which is no wheel of an index."""
-    environment, torch = machine.environment.value, machine.torch
-    if environment is None or torch is None:
-        return machine
-    own = environment.with_torch(replace(environment.torch, value=replace(torch, origin="amd")))
-    return machine.with_environment(own)
 
 
 def findings_on(
@@ -122,7 +113,7 @@ def _keep_torch(
 def _is_made_for(recipe: Recipe, image: Image) -> bool:
     """Whether a base image with an unknown torch is one of AMD that has code for all described GPUs."""
     facts = image.facts
-    if facts is None or facts.origin != "amd":
+    if facts.origin != "amd":
         return False
     targets = {*facts.archs, *(recipe.matrix.amd.image_targets(facts.rocm)[0] if facts.rocm else ())}
     return all(gpu.arch.value in targets for gpu in recipe.gpus)
@@ -201,7 +192,7 @@ def _package_lines(image: Image, line: int, remedy: Remedy) -> Iterator[str]:
         extra = f"[{remedy.extra}]" if remedy.extra else ""
         package = f"{remedy.name}{extra}{remedy.specifier}"
         for step in reversed(image.steps) if not remedy.index_url else ():
-            if step.pip is not None and (asked := step.pip.asks_for(remedy.name)) is not None:
+            if (asked := step.pip.asks_for(remedy.name)) is not None:
                 yield package_line(image, step, asked, package)
                 return
         index = f"--index-url {remedy.index_url} " if remedy.index_url else ""

@@ -164,8 +164,7 @@ class Examination:
         below = os.path.realpath(root) if root is not None else ""
         if below and os.path.commonpath((os.path.realpath(python or ""), below)) == below:
             return "An environment below a root is only read: the plan is shown, not run."
-        environment = machine.environment.value
-        if environment is None:
+        if not machine.environment.known:
             return "No Python environment was found to fix."
         return ""
 
@@ -182,8 +181,7 @@ def _of_another_account(machine: Machine) -> str:
     from gpudoctor.fix.errors import RepairError
     from gpudoctor.fix.scope import Scope, check_owner
 
-    environment = machine.environment.value
-    prefix = os.path.realpath(environment.prefix) if environment and environment.prefix else ""
+    prefix = os.path.realpath(machine.examined.prefix) if machine.examined.prefix else ""
     try:
         check_owner(prefix, Scope(roots=()))
     except RepairError as error:

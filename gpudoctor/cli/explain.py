@@ -167,10 +167,8 @@ def _complaints(text: str, matrix: Matrix) -> tuple[Message, ...]:
     machine = read_text(text.encode(), matrix)
     if answered := matrix.errors.messages_in("\n".join(machine.errors)):
         return answered
-    pasted = machine.pasted
     rows = {row.id: row for row in matrix.tables.told_circumstances}
-    told = pasted.told if pasted else ()
-    return tuple(Message(rows[one.circumstance], one.text, one.line) for one in told if one.complains)
+    return tuple(Message(rows[one.circumstance], one.text, one.line) for one in machine.text.told if one.complains)
 
 
 def _tell_messages(text: str, messages: tuple[Message, ...], suite: Suite[Situation], style: str | None) -> int:

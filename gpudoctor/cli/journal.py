@@ -42,17 +42,17 @@ def unhelpful(machine: Machine) -> dict[str, frozenset[tuple[str, ...]]]:
     from gpudoctor.fix.errors import RepairError
     from gpudoctor.fix.journal import runs as readable
 
-    environment = machine.environment.value
-    if environment is None or not environment.prefix:
+    prefix = machine.examined.prefix
+    if not prefix:
         return {}
     try:
         runs = readable(journal_home())
     except RepairError:
         return {}
-    there = {(one.name, one.version) for one in environment.distributions.value or ()}
+    there = {(one.name, one.version) for one in machine.packages}
     found: dict[str, frozenset[tuple[str, ...]]] = {}
     for run in runs:
-        of_here = run.state == "done" and run.prefix == os.path.realpath(environment.prefix)
+        of_here = run.state == "done" and run.prefix == os.path.realpath(prefix)
         if of_here and there == {(one.name, one.version) for one in run.packages_after}:
             for id, commands in run.unhelpful.items():
                 found[id] = found.get(id, frozenset()) | commands
@@ -73,8 +73,7 @@ def unfinished_run(machine: Machine, *, needed: bool) -> Run | None:
     belongs to another account is only reported: a plan can be shown without it."""
     from gpudoctor.fix.journal import first_unfinished
 
-    environment = machine.environment.value
-    prefix = environment.prefix if environment else ""
+    prefix = machine.examined.prefix
     places = (os.path.realpath(prefix), "") if prefix else ("",)
     try:
         found = readable_runs(places)

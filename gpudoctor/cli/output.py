@@ -37,9 +37,9 @@ def print_text(lines: Iterable[Line], shown: ReportOptions) -> None:
 
 def place_of(machine: Machine) -> tuple[str, ...]:
     """The options that name the examined environment from any folder and shell; none where it is the active one."""
-    environment = machine.environment.value
+    environment = machine.examined
     active = {os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
-    if environment is None or not environment.prefix or environment.prefix in active:
+    if not environment.prefix or environment.prefix in active:
         return ()
     own = environment.kind in ("venv", "conda")
     return ("--python", environment.prefix if own else environment.interpreter or environment.prefix)

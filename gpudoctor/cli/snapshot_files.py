@@ -74,8 +74,8 @@ def _complete(host: Host, found: Survey, matrix: Matrix) -> None:
     from gpudoctor.probes.distributions import with_all_requirements
     from gpudoctor.probes.installers import probe_installers
 
-    environment = found.machine.environment.value
-    if environment is not None and environment.distributions.value is not None:
+    environment = found.machine.examined
+    if environment.distributions.known:
         probe_installers(host, with_all_requirements(host, environment), matrix.gpu_packages, commands=False)
 
 

@@ -37,14 +37,14 @@ def tell_if_cut_off(machine: Machine) -> None:
     journal that cannot be read."""
     from gpudoctor.fix.errors import RepairError
 
-    environment = machine.environment.value
+    prefix = machine.examined.prefix
     try:
         home = journal_home()
-        if environment is None or not environment.prefix or not _may_have_runs(home, environment.prefix):
+        if not prefix or not _may_have_runs(home, prefix):
             return
         from gpudoctor.fix.journal import unfinished
 
-        run = unfinished(home, environment.prefix)
+        run = unfinished(home, prefix)
     except RepairError:
         return
     if run is not None:

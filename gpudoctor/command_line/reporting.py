@@ -116,8 +116,7 @@ def report_of(
 def _tells_fixes_of_notes(machine: Machine, shown: ReportOptions) -> bool:
     """Whether anybody reads them: a short text tells none, but where no framework is it names the best build."""
     brief = shown.style == "text" and not shown.verbose and shown.report_file is None
-    environment = machine.environment.value
-    return not brief or environment is None or not environment.torch.value
+    return not brief or not machine.torch
 
 
 def give(report: Report, judgement: Judgement, shown: ReportOptions, look: ReportStyle) -> None:
@@ -152,9 +151,8 @@ def _best(report: Report, matrix: Matrix) -> tuple[str, str] | None:
     """The torch build to install where a usable GPU is, and no framework."""
     from gpudoctor.render.headline import usable
 
-    machine = report.machine
-    environment = machine.environment.value
-    if environment is None or not environment.torch.absent or not usable(report) or environment.frameworks.others:
+    machine, environment = report.machine, report.machine.examined
+    if not environment.torch.absent or not usable(report) or environment.frameworks.others:
         return None
     if environment.start_faults or environment.torch_remains or environment.interrupted:
         return None  # its Python can install nothing, or a fix brings back what was there

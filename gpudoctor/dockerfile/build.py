@@ -18,7 +18,7 @@ from gpudoctor.dockerfile.copied_files import CopiedFiles
 from gpudoctor.dockerfile.definitions import Definition
 from gpudoctor.dockerfile.environments import environment_of, makes_one
 from gpudoctor.dockerfile.image import CopyInstruction, ImageVariable, Later, Read, Start, Step
-from gpudoctor.dockerfile.installs import PipInstall, pip_install
+from gpudoctor.dockerfile.installs import NOTHING, PipInstall, pip_install
 from gpudoctor.dockerfile.locks import project_install
 from gpudoctor.dockerfile.preflights import words_before
 from gpudoctor.dockerfile.scripts import Script, for_a_shell, installing_script, installs_torch, script_path
@@ -186,13 +186,13 @@ class Build:
                 folder, activated, before = files.folder, files.activated, len(self.steps)
                 self._take(iter(followed), files, depth + 1)
                 files.folder, files.activated = folder, activated
-                seen = any(step.pip is not None and step.pip.asks_for("torch") for step in self.steps[before:])
+                seen = any(step.pip.asks_for("torch") for step in self.steps[before:])
                 missed = not seen and installs_torch(text)
                 unread = Script(names_torch=True) if missed else None
                 self.steps.append(Step(command, script=unread, environment=environment, user=self.user))
                 continue
             for install in self._installs(command, files):
-                if install is not None and install.asks_for("torch") and not install.locked:
+                if install.asks_for("torch") and not install.locked:
                     self._bounds.torches.spend()
                 python = self._asked_of_uv(files) if environment and makes_one(command.argv) else ""
                 script_ = installing_script(script, text)
@@ -229,12 +229,12 @@ class Build:
         except BoundError:
             return None
 
-    def _installs(self, command: Command, files: CopiedFiles) -> tuple[PipInstall | None, ...]:
+    def _installs(self, command: Command, files: CopiedFiles) -> tuple[PipInstall, ...]:
         """What a command installs. With environment.yml both conda and pip install something."""
         of_conda = conda_installs(command, files, self._bounds, self.machine)
         if of_conda:
             return of_conda
-        return (pip_install(command, files, self._bounds, self.machine) or self._synced(command, files),)
+        return (pip_install(command, files, self._bounds, self.machine) or self._synced(command, files) or NOTHING,)
 
     def _started(self, one: Instruction, before: tuple[str, ...] = ()) -> Start:
         """What a container runs when it starts. What it surely installs by pip belongs to the image."""
@@ -244,7 +244,7 @@ class Build:
         with with_line(one):
             self._take(commands(run, self._known, self._bounds, self._names), files, 0)
         steps = tuple(self.steps[earlier:])
-        self.steps[earlier:] = [step for step in steps if step.pip is not None and not step.command.maybe]
+        self.steps[earlier:] = [step for step in steps if step.installs and not step.command.maybe]
         written = one.documents[0].text if one.documents else one.text
         words = one.argv or (*self._shell, written.strip())
         script = next((step.command.script.rpartition(":")[0] for step in steps if step.command.script), "")

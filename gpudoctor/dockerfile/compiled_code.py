@@ -125,9 +125,9 @@ def _of_package(argv: tuple[str, ...]) -> str:
 
 def _reads(step: Step, tool: str, row: GpuList) -> bool:
     """Whether a command surely compiles by a variable."""
-    named = {one.name for one in step.pip.requirements} if step.pip is not None and not step.pip.index_urls else set()
+    named = set() if step.pip.index_urls else {one.name for one in step.pip.requirements}
     if named & set(row.packages):
-        return step.pip is not None and not step.pip.extra_urls and not step.pip.find_links
+        return not step.pip.extra_urls and not step.pip.find_links
     return tool in row.read_by
 
 

@@ -83,7 +83,7 @@ def missing_interpreter(image: Image, one: CopiedEnvironment) -> str:
     """The interpreter that the environment links to and that this image lacks, such as "Python 3.11 in
     /usr/local/bin"; "" if it is there, or if that is not known."""
     needed, facts = interpreter_of(one.origin, one.made), image.facts
-    if needed is None or facts is None or not facts.prefix or facts.python is None or _brings_python(image):
+    if needed is None or not facts.prefix or facts.python is None or _brings_python(image):
         return ""
     folder, version = needed
     if any(copied.moved(folder) == folder for copied in image.copied if copied.origin):
@@ -96,14 +96,13 @@ def missing_interpreter(image: Image, one: CopiedEnvironment) -> str:
 def of_another_libc(image: Image, one: CopiedEnvironment) -> bool:
     """Whether an environment comes from an image with glibc, and this one has musl, which loads none of its
     compiled libraries."""
-    origin = one.origin.facts
-    return image.facts is not None and image.facts.musl and origin is not None and not origin.musl
+    return image.facts.musl and one.origin.facts.known and not one.origin.facts.musl
 
 
 def interpreter_of(origin: Image, one: MadeEnvironment) -> tuple[str, str] | None:
     """The folder and version of the interpreter that an environment of an image was made with; None if unknown."""
     facts, tool = origin.facts, posixpath.basename(one.step.command.argv[0])
-    if facts is None or not facts.prefix or facts.python is None or tool in CONDAS:
+    if not facts.prefix or facts.python is None or tool in CONDAS:
         return None  # an environment of conda has its own
     asked = one.python or (origin.variable("UV_PYTHON") or one.step.python if one.by_uv else "")
     own = _has_own(origin)
@@ -148,7 +147,7 @@ def _pythons_of_uv(image: Image, step: Step) -> str:
 def _has_own(image: Image) -> bool:
     """Whether the Python of the base image is there: a distribution has it after an installation alone."""
     names = [name for step in image.steps if not step.copied for name in system_packages(step.command)]
-    own = bool(image.facts and image.facts.prefix != "/usr")
+    own = image.facts.known and image.facts.prefix != "/usr"
     with_python = re.compile(r"python3|(virtualenv|python-is-python3|software-properties-common)$")
     return own or any(map(with_python.match, names))
 
@@ -156,11 +155,11 @@ def _has_own(image: Image) -> bool:
 @lru_cache
 def _brings_python(image: Image) -> bool:
     """Whether the image may get an interpreter in another way than by its base image and its distribution."""
-    own = image.facts.python if image.facts else None
+    own = image.facts.python
     for step in image.steps:
         names = tuple(system_packages(step.command))
         others = [found[1] for name in names if (found := re.match(r"python(3\.\d+)", name))]
-        if step.copied or makes_one(step.command.argv) or step.pip is not None:
+        if step.copied or makes_one(step.command.argv) or step.installs:
             continue
         if any(version != own for version in others):
             return True
@@ -177,7 +176,7 @@ def other_python(image: Image, copied: CopyInstruction) -> tuple[str, str] | Non
         if found is None or (prefix not in ("/usr/local", "/usr")):
             continue
         facts = image.facts
-        if facts is None or facts.python is None or facts.python == found[1] or _brings_python(image):
+        if facts.python is None or facts.python == found[1] or _brings_python(image):
             continue
         if facts.prefix == "/usr/local" or (facts.prefix == "/usr" and python_of(image) == facts.python):
             return found[1], facts.python
@@ -189,7 +188,7 @@ def unread_packages(image: Image, copied: CopyInstruction) -> str:
     folder, facts = copied.target.rstrip("/"), image.facts
     if not copied.origin or not re.match(r"/usr/local/lib/python3\.\d+/site-packages$", folder):
         return ""
-    if facts is None or facts.prefix != "/usr" or "PYTHONPATH" in image.settings or _brings_python(image):
+    if facts.prefix != "/usr" or "PYTHONPATH" in image.settings or _brings_python(image):
         return ""
     whole = any(one.moved("/usr/local/lib") for one in image.copied if one.origin)
     return "" if whole or other_python(image, copied) else folder

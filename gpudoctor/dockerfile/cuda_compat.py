@@ -24,7 +24,7 @@ def named_folders(image: Image) -> list[str]:
 def compat_cuda(image: Image) -> str | None:
     """The CUDA of the cuda-compat that containers of the image load: one that LD_LIBRARY_PATH names, or that of the
     base image, which the container toolkit loads where it helps. None: there is none, or its CUDA is not known."""
-    base = image.facts.cuda if image.facts and image.facts.compat else None
+    base = image.facts.cuda if image.facts.compat else None
     commands = (step.command for step in image.steps if not step.command.maybe)
     packages = (re.match(r"cuda-compat-(\d+)-(\d+)", name) for one in commands for name in system_packages(one))
     installed = {f"{found[1]}.{found[2]}" for found in packages if found}

@@ -16,7 +16,7 @@ from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import figures, major_of, package_matches
 from gpudoctor.situation.frameworks import unknown_build
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def packages_of(image: Image) -> tuple[tuple[InstalledPackage, ...], ...]:
     for order, step in enumerate(image.steps):
         command, install = step.command, step.pip
         place = environments.setdefault(os.path.dirname(command.argv[0]) if command.argv else "", {})
-        if install is not None and not install.elsewhere:
+        if step.installs and not install.elsewhere:
             for requirement in install.requirements:
                 if command.maybe:
                     place.pop(requirement.name, None)
@@ -137,7 +137,7 @@ def _framework(
         listed = (Distribution(name=name, version=one.pinned) for name, one in by_name.items())
         if unknown_build(row, listed):
             return ImageFramework(row, package, None, package.pinned)
-        page = package.step.pip is not None and package.step.pip.find_links  # it may hold builds for GPUs
+        page = package.step.pip.find_links  # it may hold builds for GPUs
         cpu = not extras and row.gpu != "always" and (not page or bool(lacks))
         return ImageFramework(row, package, None, package.pinned, cpu=cpu, lacks=lacks)
     built = by_name.get(direct[0].package, package) if direct else package
@@ -171,7 +171,7 @@ def _chosen(
         return rows[0], rows[0].newest or ""
     newest = [(row, release) for row in rows if (release := newest_for(row, python))]
     fitting = [pair for pair in newest if not specifier or package_matches(specifier, pair[1])]
-    if not fitting or (python is None and len({major(row.cuda) for row in rows}) > 1):
+    if not fitting or (python is None and len({major_of(row.cuda) for row in rows}) > 1):
         return None, ""
     return max(fitting, key=lambda pair: figures(pair[1]))
 
@@ -204,11 +204,6 @@ def _missing_extras(row: Framework, package: InstalledPackage, matrix: Matrix, p
     )
 
 
-def major(cuda: str | None) -> str:
-    """ "12" of CUDA 12.4."""
-    return (cuda or "").partition(".")[0]
-
-
 def cudnn_of(build: FrameworkBuild) -> str | None:
     """The major release of the cuDNN that a build opens."""
     if build.cudnn:
@@ -221,7 +216,7 @@ def missing_libraries(image: Image, framework: ImageFramework, matrix: Matrix) -
     """The CUDA libraries that a framework needs and its base image does not have, as people call them: "CUDA 13",
     "cuDNN 9". Empty if it brings them, or if that is unknown."""
     build, facts = framework.build, image.facts
-    if build is None or build.vendor != "nvidia" or not build.cuda or facts is None or facts.vendor == "amd":
+    if build is None or build.vendor != "nvidia" or not build.cuda or not facts.known or facts.vendor == "amd":
         return ()
     rows = matrix.builds_of(framework.row.framework)
     if framework.whole or not any(row.extra or row.opens for row in rows):
@@ -229,8 +224,8 @@ def missing_libraries(image: Image, framework: ImageFramework, matrix: Matrix) -
     if facts.cuda is None and (build.default or facts.vendor is not None):
         return ()  # for CPUs, or an image whose tag does not tell its CUDA
     missing = []
-    if not facts.libraries or major(facts.cuda) != major(build.cuda):
-        missing.append(f"the libraries of CUDA {major(build.cuda)}")
+    if not facts.libraries or major_of(facts.cuda) != major_of(build.cuda):
+        missing.append(f"the libraries of CUDA {major_of(build.cuda)}")
     if framework.cudnn is not None and facts.cudnn != framework.cudnn:
         missing.append(f"cuDNN {framework.cudnn}")
     return tuple(missing)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.definitions import Definitions
-from gpudoctor.dockerfile.installs import PipInstall
+from gpudoctor.dockerfile.installs import NOTHING, PipInstall
 from gpudoctor.dockerfile.scripts import Script
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Step(Struct, frozen=True):
     """One command of the build, with what it installs by pip, or the script that may install anything."""
 
     command: Command
-    pip: PipInstall | None = None
+    pip: PipInstall = NOTHING
     script: Script | None = None
     environment: str | None = ""
     """The environment that it makes or installs into; "": none but the image's own Python; None: unknown."""
@@ -76,8 +76,13 @@ class Step(Struct, frozen=True):
     """Whether it runs in another stage, and the image copies what it installs."""
 
     @property
+    def installs(self) -> bool:
+        """Whether it is a command of pip, uv, poetry or conda that installs something."""
+        return bool(self.pip.tool)
+
+    @property
     def brings_torch(self) -> bool:
-        return self.pip is not None and self.pip.asks_for("torch") is not None and not self.pip.elsewhere
+        return self.pip.asks_for("torch") is not None and not self.pip.elsewhere
 
 
 class Start(Struct, frozen=True):
@@ -105,7 +110,8 @@ class Image(Struct, frozen=True, eq=False):
     base: str | None
     """The image that it is built on; None if unknown."""
     base_line: int
-    facts: BaseImage | None
+    facts: BaseImage
+    """What that holds; of an unknown one, a record that says nothing."""
     platform: str
     """linux-x86_64 or linux-aarch64, as torch wheels name it."""
     settings: dict[str, ImageVariable] = {}

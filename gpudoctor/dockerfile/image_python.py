@@ -24,12 +24,12 @@ def python_of(image: Image) -> str | None:
     named |= {(image.variable("UV_PYTHON") or "")[:4]} & set(PYTHONS)
     if named:
         return named.pop() if len(named) == 1 else None
-    return _own(image, image.facts.python) if image.facts and image.facts.python else None
+    return _own(image, image.facts.python) if image.facts.python else None
 
 
 def oldest_python(image: Image) -> str | None:
     """The oldest Python that pip may install into: that of `python:latest`, where no command brings another one."""
-    return _own(image, image.facts.python_from) if image.facts and image.facts.python_from else None
+    return _own(image, image.facts.python_from) if image.facts.python_from else None
 
 
 def _own(image: Image, python: str) -> str | None:

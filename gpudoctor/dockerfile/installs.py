@@ -62,6 +62,10 @@ class PipInstall(Struct, frozen=True):
         return next((requirement for requirement in self.requirements if requirement.name == name), None)
 
 
+NOTHING = PipInstall("", ())
+"""Of a command that installs nothing by pip or its like."""
+
+
 def pip_install(command: Command, read: Read, bounds: Bounds, machine: str) -> PipInstall | None:
     """What a command installs by pip or uv. `read` gives a file of the image. Raises BoundError."""
     found = _pip_words(command.argv)

@@ -19,7 +19,7 @@ _MOST = 8
 def with_the_torch_of_its_base(recipe: Recipe, image: Image) -> tuple[Image, tuple[str, ...]] | None:
     """The image without all that brings another torch, and the lines that say what that is. None where its base has
     no torch, or not the one that the file requires, or another one comes all the same."""
-    if image.facts is None or not image.facts.has_torch:
+    if not image.facts.has_torch:
         return None
     lines: list[str] = []
     for _ in range(_MOST):
@@ -49,23 +49,23 @@ def _left_out(image: Image, asked: TorchRequest, name: str, version: str) -> Ite
         yield f"{place}: leave {'out torch' if file else 'torch out of the command'}; the base image has one."
         return
     brings = f", which brings torch {version}" if version else ""
-    source = " from a source that has it for ROCm" if image.facts and image.facts.vendor == "amd" else ""
+    source = " from a source that has it for ROCm" if image.facts.vendor == "amd" else ""
     yield f"{place}: leave out {name}{brings}, or install it with --no-deps{source}"
 
 
 def _pinned_companions(image: Image) -> Iterator[str]:
     """Companions of a certain version, where it is unknown which torch the base image has: each requires its own."""
-    if image.facts is not None and image.facts.torch:
+    if image.facts.torch:
         return
     for step in image.steps:
-        for one in step.pip.requirements if step.pip is not None else ():
+        for one in step.pip.requirements:
             if one.name in COMPANIONS and one.exact:
                 place = one.file or image.place(step.command.line)
                 yield f"{place}: leave out {one.name}, which requires its own torch"
 
 
 def _without(step: Step, name: str) -> Step:
-    if step.pip is None:
+    if not step.installs:
         return step
     others = tuple(one for one in step.pip.requirements if one.name != name)
     return replace(step, pip=replace(step.pip, requirements=others))

@@ -26,11 +26,12 @@ from gpudoctor.dockerfile.rewriting import (
 )
 from gpudoctor.dockerfile.torch_dependents import pins_torch, release_for, required_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest, build_of_index
-from gpudoctor.dockerfile.torch_wheels import cuda_of, wheels_for
+from gpudoctor.dockerfile.torch_wheels import wheels_for
 from gpudoctor.finding import Evidence, Finding, Fix, ReplaceTorch, Severity
 from gpudoctor.frameworks.package_spec import PackageSpec, quoted, torch_and_companions
 from gpudoctor.isa import cuda_runs
-from gpudoctor.matrix.versions import figures, minor
+from gpudoctor.matrix.torch_builds import cuda_of
+from gpudoctor.matrix.versions import figures, major_of, minor
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Gpu
@@ -45,12 +46,12 @@ _MOST = 8
 def install_line(recipe: Recipe, image: Image, line: int, version: str, build: str, url: str, extra: str = "") -> str:
     """The lines to write: torch and the companions that the file installs, from one index, each where it stands. All
     other words of a command stay. A package that requires its torch has to be another release."""
-    requests = [one for one in image.steps if one.pip and one.command.line == line and one.pip.asks_for("torch")]
+    requests = [one for one in image.steps if one.command.line == line and one.pip.asks_for("torch")]
     step = requests[-1] if requests else None  # with environment.yml, that of pip comes after that of conda
-    named = step.pip.asks_for("torch") if step and step.pip else None
+    named = step.pip.asks_for("torch") if step else None
     row = recipe.matrix.torch.companion(version)
     matching = {"torchvision": row and row.torchvision, "torchaudio": row and row.torchaudio}
-    beside = [name for name in matching if any(one.pip and one.pip.asks_for(name) for one in image.steps)]
+    beside = [name for name in matching if any(one.pip.asks_for(name) for one in image.steps)]
     remedy = ReplaceTorch(
         version=version,
         build=build,
@@ -67,7 +68,7 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
     held = recipe.torch(image)
     if step is None and held is not None and held.asked is not None and held.asked.by and held.line == line:
         return _beside(recipe, image, held.asked, every, TorchIndex(url, build))
-    place, tool = named.file if named else "", step.pip.tool if step and step.pip else "pip"
+    place, tool = named.file if named else "", step.pip.tool if step else "pip"
     file = os.path.basename(place.rpartition(":")[0])
     index = [f"--index-url {url}"] if url else []
     if file.endswith((".yml", ".yaml")):
@@ -81,14 +82,14 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         source = f"poetry source add --priority explicit torch-{build} {url} && " if url else ""
         return f"{place}: {source}poetry add {f'--source torch-{build} ' if url else ''}{quoted(wanted)}"
     if tool in ("pdm", "pipenv", "pixi") or (file in ("uv.lock", "pyproject.toml") and tool == "uv"):
-        sourced = step is not None and step.pip is not None and step.pip.sourced
+        sourced = step is not None and step.pip.sourced
         first, *rest = project_lines(tool, version, build, url, wanted, file.endswith(".lock"), sourced)
         return "\n".join((f"{image.place(line)}: {first}", *rest))
-    if file.endswith((".txt", ".in")) and step is not None and step.pip is not None:
+    if file.endswith((".txt", ".in")) and step is not None:
         own = _in_requirements(step.pip, place, wanted, url)
         return "\n".join(dict.fromkeys((*own, *_of_dependents(recipe, image, wanted[0].text))))
     words = (*index, quoted(every))
-    if step is None or step.pip is None:
+    if step is None:
         return f"{image.place(line)}: {image.written_run(' '.join(('pip install', *words)))}"
     if tool == "conda":
         return in_place(image, step.command, without_conda(step, words))
@@ -111,7 +112,7 @@ def _beside(
         return f"{place}: leave out {name}, or install its ROCm build, for {texts['torch']}"
     if name not in texts and asked.requirement.specifier:
         return f"{place}: another release of {asked.by}, for {texts['torch']}"
-    there = {one for one in texts if step.pip is not None and (found := step.pip.asks_for(one)) and not found.file}
+    there = {one for one in texts if (found := step.pip.asks_for(one)) and not found.file}
     also = [text for one, text in texts.items() if one not in there]
     return in_place(image, step.command, rewritten(step, {one: texts[one] for one in there}, index, also))
 
@@ -121,7 +122,7 @@ def step_of(image: Image, line: int, name: str) -> tuple[Step, Requirement]:
     found = (
         (step, asked)
         for step in image.steps
-        if step.command.line == line and step.pip is not None and (asked := step.pip.asks_for(name)) is not None
+        if step.command.line == line and (asked := step.pip.asks_for(name)) is not None
     )
     return next(found)
 
@@ -146,7 +147,6 @@ def _in_commands(
         ours = index if number == own or _installs(one, names) else None
         yield from changed_lines(image, one.command, rewritten(one, new, ours))
     for one in islice((one for one in image.steps if _installs(one, companions, in_file=True)), _MOST):
-        assert one.pip is not None
         files = (found.file for each in companions if (found := one.pip.asks_for(each.name)) is not None)
         yield from _in_requirements(one.pip, next(filter(None, files)), companions, index.url)
 
@@ -158,14 +158,14 @@ def _of_dependents(recipe: Recipe, image: Image, torch: str) -> Iterator[str]:
         if named:
             yield from changed_lines(image, step.command, rewritten(step, named))
         for name, text in _dependents(recipe, step, torch, in_file=True).items():
-            asked = step.pip.asks_for(name) if step.pip is not None else None
+            asked = step.pip.asks_for(name)
             yield f"{asked.file}: {text}" if asked is not None else text
 
 
 def _dependents(recipe: Recipe, step: Step, torch: str, in_file: bool = False) -> dict[str, str]:
     """The packages of a command that require another torch, each with the release that is for this one."""
     install, version = step.pip, torch.partition("==")[2].partition("+")[0]
-    if install is None or install.tool not in ("pip", "uv") or install.locked or install.elsewhere:
+    if install.tool not in ("pip", "uv") or install.locked or install.elsewhere:
         return {}
     found = {}
     for one in install.requirements:
@@ -179,7 +179,7 @@ def _dependents(recipe: Recipe, step: Step, torch: str, in_file: bool = False) -
 def _installs(step: Step, companions: tuple[PackageSpec, ...], in_file: bool = False) -> bool:
     """Whether a command of pip or uv installs one of these, which its words or a requirements file name."""
     install = step.pip
-    if install is None or install.locked or install.elsewhere or install.tool not in ("pip", "uv"):
+    if install.locked or install.elsewhere or install.tool not in ("pip", "uv"):
         return False
     files = [found.file for one in companions if (found := install.asks_for(one.name)) is not None]
     if in_file:
@@ -204,9 +204,9 @@ def _in_requirements(install: PipInstall, place: str, wanted: Iterable[PackageSp
             yield f"{requirement.file}: leave out {name}, which torch brings"
 
 
-def _brought_by_torch(install: PipInstall | None) -> tuple[str, ...]:
+def _brought_by_torch(install: PipInstall) -> tuple[str, ...]:
     """The packages that a command pins and that every torch requires in a release of its own."""
-    if install is None or install.asks_for("torch") is None:
+    if install.asks_for("torch") is None:
         return ()
     pinned = (one.name for one in install.requirements if "==" in one.specifier)
     return tuple(name for name in pinned if _OF_TORCH.match(name))
@@ -245,7 +245,7 @@ def build_within(recipe: Recipe, image: Image, cuda: str, version: str = "") -> 
     rows = [
         row
         for row in wheels_for(recipe.matrix, image.platform, python_of(image))
-        if row.cuda and row.origin != "pypi" and figures(row.cuda)[0] == figures(cuda)[0] and _works(recipe, row)
+        if row.cuda and row.origin != "pypi" and major_of(row.cuda) == major_of(cuda) and _works(recipe, row)
     ]
     if version:
         rows = [row for row in rows if row.version == version]

@@ -36,9 +36,10 @@ class RecipeService(Struct, frozen=True):
         """Whether it is given NVIDIA GPUs. What the image itself sets is the image's fault, if it is one."""
         if not self.service.by_variable:
             return self.service.nvidia
-        facts = self.image.facts if self.image is not None else None
-        of_image = self.image is not None and "NVIDIA_VISIBLE_DEVICES" in self.image.settings
-        unset = "" if facts is not None and facts.vendor is None and not of_image else "all"
+        image = self.image
+        for_cpus = image is not None and image.facts.known and image.facts.vendor is None
+        of_image = image is not None and "NVIDIA_VISIBLE_DEVICES" in image.settings
+        unset = "" if for_cpus and not of_image else "all"
         return self.service.environment.get("NVIDIA_VISIBLE_DEVICES", unset) not in NO_GPU
 
 
@@ -79,7 +80,7 @@ class Recipe:
             return held.vendor
         if held is not None and held.build == "cpu":
             return None
-        return image.facts.vendor if image.facts else None
+        return image.facts.vendor
 
     def starts(self, image: Image | None) -> Iterator[tuple[Service | None, Start | None, Start | None]]:
         """The ways in which containers of an image are started, each with its service: ENTRYPOINT and CMD. None is

@@ -203,9 +203,9 @@ class _Reader:
         with _named(file):
             text = f"FROM scratch\nENV {OVERRIDE_CUDA}=machine"
             found = read_dockerfile(_place(file), text, self._matrix, later.read, bounds=self._bounds, later=later)
-        if command.startswith("bash ") and not any(step.pip for step in found.steps):
+        if command.startswith("bash ") and not any(step.installs for step in found.steps):
             return None  # a script that installs nothing that is read
-        bare = BaseImage(pattern="", example="", source="", checked="")
+        bare = BaseImage(pattern=command, example=command)
         return replace(found, base=command, facts=bare, bases=(), settings={}, form="packages")
 
     def _elsewhere(self, file: str, folder: str) -> list[tuple[Service, bool]]:

@@ -226,9 +226,7 @@ def _brings_others(word: _Word) -> bool:
 
 def _backend(step: Step) -> bool:
     """Whether uv is told the build of torch, which counts more than any index."""
-    return step.pip is not None and step.pip.tool == "uv" and bool(
-        step.pip.backend or step.command.variables.get("UV_TORCH_BACKEND")
-    )  # fmt: skip
+    return step.pip.tool == "uv" and bool(step.pip.backend or step.command.variables.get("UV_TORCH_BACKEND"))
 
 
 def _index_options(step: Step, index: TorchIndex, shared: bool) -> tuple[str, ...]:
@@ -240,5 +238,5 @@ def _index_options(step: Step, index: TorchIndex, shared: bool) -> tuple[str, ..
         return (f"--torch-backend={index.build}",)
     if not shared:
         return "--index-url", index.url
-    uv = step.pip is not None and step.pip.tool == "uv"
-    return "--extra-index-url", index.url, *(("--index-strategy", "unsafe-best-match") if uv else ())
+    strategy = ("--index-strategy", "unsafe-best-match") if step.pip.tool == "uv" else ()
+    return "--extra-index-url", index.url, *strategy

@@ -16,6 +16,7 @@ from gpudoctor.dockerfile.image import CopyInstruction, Image, Later, Read, Step
 from gpudoctor.dockerfile.scripts import INSTALLER
 from gpudoctor.dockerfile.syntax import Instruction, RecipeError, parse
 from gpudoctor.dockerfile.variables import expanded
+from gpudoctor.matrix.rows.images import BaseImage
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
@@ -74,6 +75,9 @@ def read_dockerfile(
     return replace(own, bases=tuple(_bases(origins, chain[0])), builders=tuple(builders))
 
 
+_UNKNOWN = BaseImage(pattern="", example="")
+
+
 def _image(
     file: str,
     chain: list[Stage],
@@ -86,14 +90,14 @@ def _image(
 ) -> Image:
     """The image of a stage whose instructions are applied."""
     base = chain[-1].image
-    facts = matrix.images.base_image(base) if base else None
+    facts = (matrix.images.base_image(base) if base else None) or _UNKNOWN
     return Image(
         file=file,
         name=chain[0].name,
         base=base,
         base_line=chain[-1].line,
         facts=facts,
-        platform=(facts and facts.platform) or chain[-1].platform,
+        platform=facts.platform or chain[-1].platform,
         settings=build.settings,
         steps=tuple(build.steps),
         copied=copied,
@@ -138,7 +142,7 @@ def _followed(
             other = build.another()
             other.run(_chain(origin))
             others[id(origin)] = [step for step in other.steps if _fills_an_environment(step)]
-        folders = {step.pip.folder.rstrip("/") for step in others[id(origin)] if step.pip and step.pip.folder}
+        folders = {step.pip.folder.rstrip("/") for step in others[id(origin)] if step.pip.folder}
         if whole or any(source.rstrip("/") in folders for source in one.sources):
             copied[number] = replace(one, followed=True)
             own, others[id(origin)] = others[id(origin)], []
@@ -190,7 +194,7 @@ def _bases(origins: Mapping[str, Stage], wanted: Stage) -> Iterator[tuple[str, i
 
 def _installed_here(step: Step, copied: CopyInstruction) -> Step:
     """A step of another stage, whose environment or folder was copied to where the image's own Python looks."""
-    pip = replace(step.pip, elsewhere=False) if step.pip and step.pip.folder else step.pip
+    pip = replace(step.pip, elsewhere=False) if step.pip.folder else step.pip
     if step.environment:
         return replace(step, pip=pip, environment=copied.moved(step.environment), copied=True)
     return replace(step, pip=pip, copied=True)
@@ -199,7 +203,7 @@ def _installed_here(step: Step, copied: CopyInstruction) -> Step:
 def _fills_an_environment(step: Step) -> bool:
     """Whether a step installs something, or configures what installs."""
     words = f"{step.command.text} {step.command.writes}"
-    return step.pip is not None or step.script is not None or INSTALLER.search(words) is not None
+    return step.installs or step.script is not None or INSTALLER.search(words) is not None
 
 
 def _stages(instructions: tuple[Instruction, ...], build: Build, bounds: Bounds) -> list[Stage]:

@@ -18,7 +18,7 @@ _WITH_CUDA = re.compile(r"cuda|^/(usr(/local)?/?)?$")
 def without_toolkit(image: Image, steps: Sequence[Step]) -> bool:
     """Whether the base image has no toolkit, and none of these steps may bring one."""
     facts = image.facts
-    if facts is None or facts.compiler or facts.vendor == "amd" or facts.origin in ("ngc", "jetson"):
+    if not facts.known or facts.compiler or facts.vendor == "amd" or facts.origin in ("ngc", "jetson"):
         return False
     return not any(_may_bring_it(image, one) for one in steps)
 
@@ -35,6 +35,6 @@ def without_stubs(image: Image, folder: str) -> bool:
 
 def _may_bring_it(image: Image, step: Step) -> bool:
     """Whether a step may bring an nvcc that a setup.py finds. Files that pip reads do not."""
-    if step.pip is not None and step.pip.tool != "conda":
+    if step.installs and step.pip.tool != "conda":
         return any(one.name.startswith("nvidia-cuda-nvcc") for one in step.pip.requirements)
     return installs_unread(image, step) or _TOOLKIT.search(step.command.text) is not None

@@ -31,9 +31,9 @@ def torch_of(image: Image, matrix: Matrix) -> ImageTorch | None:
     """The torch that the image ends up with; None if there is none or nothing is known of it."""
     facts = image.facts
     held: ImageTorch | None = None
-    if facts is not None and facts.has_torch:
+    if facts.has_torch:
         held = ImageTorch(facts.torch or "", _base_build(image), image.base_line, "base")
-    if any("pytorch" in name for step in image.steps if not step.pip for name in conda_packages(step.command)):
+    if any("pytorch" in name for step in image.steps if not step.installs for name in conda_packages(step.command)):
         return None
     if any(step.script is not None and step.script.names_torch for step in image.steps):
         return None
@@ -74,8 +74,6 @@ def _starts_base(image: Image) -> bool:
 
 def _base_build(image: Image) -> str:
     facts = image.facts
-    if facts is None:
-        return ""
     if facts.rocm:
         return f"rocm{facts.rocm}"
     return f"cu{facts.cuda.replace('.', '')}" if facts.cuda and facts.origin != "ngc" else ""

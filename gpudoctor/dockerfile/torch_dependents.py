@@ -37,11 +37,11 @@ def required_by(image: Image, matrix: Matrix) -> tuple[TorchRequest, ...]:
     companions = _Companions(image, matrix)
     found: list[TorchRequest] = []
     unread = copies_environment(image) is not None
-    there = bool(image.facts and image.facts.has_torch)
+    there = image.facts.has_torch
     for step in image.steps:
         install = step.pip
         unread = unread or installs_unread(image, step)
-        if install is None or install.elsewhere or "--no-deps" in install.flags:
+        if not step.installs or install.elsewhere or "--no-deps" in install.flags:
             continue
         if not install.asks_for("torch"):
             own = install_request(step, install, Requirement("torch"), image, configured)
@@ -77,7 +77,7 @@ def _left_open(
     open_ = [(one, "") for one in install.requirements if one.name in users]
     if not pinning or there:
         yield from (_brought(own, one, torch, "") for one, torch in (pinning or newest or open_)[:1])
-    elif image.facts is not None and image.facts.vendor == "amd" and own.source == "package index":
+    elif image.facts.vendor == "amd" and own.source == "package index":
         yield _brought(own, pinning[0][0], "", "")  # whatever torch it pins: those of the package index are for CUDA
 
 
@@ -124,8 +124,8 @@ def _numbers(version: str) -> tuple[int, ...]:
 def is_constrained(image: Image, step: Step) -> bool:
     """Whether constraints may hold the torch that is there: of the command, the file, or an image of NVIDIA."""
     names = {"PIP_CONSTRAINT", "UV_CONSTRAINT"} & (image.settings.keys() | step.command.variables.keys())
-    given = step.pip is not None and {"-c", "--constraint", "--override", "--overrides"} & set(step.pip.flags)
-    return bool(names or given) or (image.facts is not None and image.facts.origin == "ngc")
+    given = {"-c", "--constraint", "--override", "--overrides"} & set(step.pip.flags)
+    return bool(names or given) or image.facts.origin == "ngc"
 
 
 class _Companions:
@@ -133,7 +133,7 @@ class _Companions:
 
     def __init__(self, image: Image, matrix: Matrix) -> None:
         self._image, self._matrix = image, matrix
-        self._there: set[str] = set(COMPANIONS) if image.facts is not None and image.facts.has_torch else set()
+        self._there: set[str] = set(COMPANIONS) if image.facts.has_torch else set()
 
     def torch_of(self, requirement: Requirement, asked: TorchRequest) -> str:
         """The torch that the metadata of a companion requires: "==2.9.1"; "" if pip installs none, or if which one is
@@ -141,7 +141,7 @@ class _Companions:
         constrained = {"PIP_CONSTRAINT", "UV_CONSTRAINT"} & self._image.settings.keys()
         if asked.maybe or constrained:
             return ""
-        other = bool(self._image.facts and self._image.facts.torch) and bool(requirement.exact)
+        other = bool(self._image.facts.torch and requirement.exact)
         if requirement.name in self._there and not other:
             return ""
         if requirement.exact:
@@ -156,7 +156,7 @@ class _Companions:
         """A command has run. What it may have installed unread may be a companion."""
         if installs_unread(self._image, step) and not _TORCH_ALONE.search(step.command.text):
             self._there.update(COMPANIONS)
-        elif step.pip is not None and not step.command.maybe:
+        elif not step.command.maybe:
             self._there.update(one.name for one in step.pip.requirements if one.name in COMPANIONS)
 
 

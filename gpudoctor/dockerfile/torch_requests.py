@@ -66,12 +66,9 @@ def asked_for(image: Image) -> tuple[TorchRequest, ...]:
     configured = configured_from(image)
     found = []
     for step in image.steps:
-        install = step.pip
-        if install is None or install.elsewhere:
-            continue
-        requirement = install.asks_for("torch")
-        if requirement is not None:
-            found.append(install_request(step, install, requirement, image, configured))
+        requirement = step.pip.asks_for("torch")
+        if requirement is not None and not step.pip.elsewhere:
+            found.append(install_request(step, step.pip, requirement, image, configured))
     return tuple(found)
 
 
@@ -103,7 +100,7 @@ def install_request(
         configured.decides(step.command) or bool(strategy and not as_pip),
         as_pip,
     )
-    if install.without_cuda and image.facts is not None and not any(OVERRIDE_CUDA in line for line in image.source):
+    if install.without_cuda and image.facts.known and not any(OVERRIDE_CUDA in line for line in image.source):
         build = build or "cpu"  # another base image, or who builds this one, may say which CUDA there is
     return TorchRequest(
         line=step.command.line,

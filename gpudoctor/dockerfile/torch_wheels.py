@@ -107,9 +107,3 @@ def _matching(rows: tuple[TorchBuild, ...], specifier: str) -> list[TorchBuild]:
     versions = {row.version for row in rows}
     matching = {version for version in versions if not public or package_matches(public, version)}
     return [row for row in rows if row.version in matching]
-
-
-def cuda_of(build: str) -> str:
-    """ "12.8" for cu128; "" for other builds."""
-    found = re.fullmatch(r"cu(\d+)(\d)", build)
-    return f"{found[1]}.{found[2]}" if found else ""

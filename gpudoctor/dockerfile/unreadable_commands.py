@@ -22,8 +22,8 @@ def installs_unread(image: Image, step: Step) -> bool:
     if _installs_gpudoctor(image, step.command):
         return False
     pip = step.pip
-    unread = pip is not None and (pip.incomplete or pip.unread) and not pip.elsewhere
-    text, named = step.command.text, pip is not None and not pip.locked
+    unread = (pip.incomplete or pip.unread) and not pip.elsewhere
+    text, named = step.command.text, step.installs and not pip.locked
     locked = not named and (_syncs(text) or any(found_in_turn(text, *patterns) for patterns in _LOCKED))
     return bool(unread or locked or step.script)
 

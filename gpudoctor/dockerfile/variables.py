@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from gpudoctor.dockerfile.bounds import Bounds
+from gpudoctor.machine import VISIBILITY
 
 OVERRIDE = re.compile(r"HSA_OVERRIDE_GFX_VERSION(_\d+)?$")
 _REFERENCE = re.compile(
@@ -45,11 +46,8 @@ def partly_expanded(text: str, known: Mapping[str, str], bounds: Bounds) -> str:
     return _REFERENCE.sub(value, text)
 
 
-VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-"""The variables that runtimes read. NVIDIA_VISIBLE_DEVICES is for the container toolkit, which knows `all`."""
-
 NO_GPU = ("", "void", "none")
-"""The values of NVIDIA_VISIBLE_DEVICES with which the toolkit gives a container no GPU."""
+"""The values of NVIDIA_VISIBLE_DEVICES, which is for the container toolkit, with which it gives no GPU."""
 
 HIDING: dict[str, tuple[str, ...]] = {
     "CUDA_VISIBLE_DEVICES": ("", "-1", "none", "NoDevFiles"),
@@ -61,7 +59,7 @@ HIDING: dict[str, tuple[str, ...]] = {
 OVERRIDE_CUDA = "CONDA_OVERRIDE_CUDA"
 """Tells conda which CUDA the driver will support."""
 
-OF_PROGRAMS = (*VISIBLE, "HSA_OVERRIDE_GFX_VERSION", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
+OF_PROGRAMS = (*VISIBILITY, "HSA_OVERRIDE_GFX_VERSION", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
 """Variables that decide what a started program sees, and that start scripts set."""
 
 

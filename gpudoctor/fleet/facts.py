@@ -45,23 +45,23 @@ _WHEELS = (
 _nvidia_driver = fact_text("nvidia.module", lambda module: module.version)
 _nvidia_flavour = value_text("nvidia.module", lambda module: module.flavour)
 _manager, _manager_runs = (fact_text(f"nvidia.fabric.manager_{name}") for name in ("version", "running"))
-_peers = on_gpus(lambda gpu: None if gpu.nvml is None or gpu.nvml.peers is None else len(gpu.nvml.peers))
+_peers = on_gpus(lambda gpu: None if gpu.asked.peers is None else len(gpu.asked.peers))
 
 
 def _mig(gpu: Gpu) -> str | None:
-    if gpu.nvml is None or gpu.nvml.mig is None:
+    if gpu.asked.mig is None:
         return None
     if awaits_mig(gpu):
-        return "off, on after a reset" if gpu.nvml.mig_pending else "on, off after a reset"
-    profiles = Counter(slice.profile for slice in gpu.nvml.mig_devices)
+        return "off, on after a reset" if gpu.asked.mig_pending else "on, off after a reset"
+    profiles = Counter(slice.profile for slice in gpu.asked.mig_devices)
     slices = " ".join(f"{count}x{profile}" for profile, count in sorted(profiles.items()))
-    return f"on {slices}".strip() if gpu.nvml.mig else "off"
+    return f"on {slices}".strip() if gpu.asked.mig else "off"
 
 
 def _ecc(gpu: Gpu) -> str | None:
     """Whether a GPU counts uncorrectable errors or waits for a remap; the numbers differ by their nature."""
-    nvml = gpu.nvml
-    if nvml is None or nvml.ecc_uncorrectable is None:
+    nvml = gpu.asked
+    if nvml.ecc_uncorrectable is None:
         return None
     if nvml.remap_failed:
         return "row remap failed"

@@ -96,7 +96,7 @@ class Reader:
             key = key or _key(machine)
             self._machines.setdefault(key, machine)
         model = main_model(machine)
-        listed = machine.environment.value.distributions.value if machine.environment.value else None
+        listed = machine.examined.distributions.value
         return Node(
             name=document.name,
             role=document.role,

@@ -105,10 +105,10 @@ def _settings(machine: Machine) -> str | None:
 
 def _nccl(machine: Machine) -> str | None:
     """The NCCL that torch loads, if a variable brings another one than the wheel's; that is compared as a package."""
-    environment = machine.environment.value
-    if environment is None or environment.libraries.complete.undecided:
+    libraries = machine.examined.libraries
+    if libraries.complete.undecided:
         return None
-    found = next((one for one in environment.libraries.found if one.name.startswith("libnccl.")), None)
+    found = next((one for one in libraries.found if one.name.startswith("libnccl.")), None)
     return f"{found.version or 'another one'} ({found.via})" if found and found.wins is not False else "torch's own"
 
 

@@ -6,7 +6,7 @@ torch has a module of its own for this (`frameworks.torch.builds`): its builds c
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from itertools import islice
 
 from gpudoctor.dependencies import normalised
@@ -15,11 +15,12 @@ from gpudoctor.frameworks.other_frameworks import in_one_folder, parts_here, rew
 from gpudoctor.frameworks.torch.coverage import cuda_answer
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, FIRST_WITHOUT_SUFFIX, without_cuda
 from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch, release_for_torch
+from gpudoctor.frameworks.torchs_cudnn import cudnn_wheel, environment_of_its_own, replaces_cudnn_of_torch
 from gpudoctor.isa import Answer, capability
 from gpudoctor.machine import Distribution, Gpu
 from gpudoctor.matrix.questions import group_of
 from gpudoctor.matrix.rows.packages import FrameworkBuild
-from gpudoctor.matrix.versions import figures, package_matches, public_version
+from gpudoctor.matrix.versions import figures, major_of, package_matches, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.nvidia_driver import driver_verdict
@@ -37,7 +38,7 @@ def supports(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> bool:
     if build.vendor == "nvidia" and own and least and own < least:
         return False
     last = known.last_cuda if (known := situation.matrix.gpus.capability(arch)) else None
-    if build.cuda and last and figures(build.cuda)[0] > figures(last)[0]:
+    if last and major_of(build.cuda) > major_of(last):
         return False
     return not build.archs or answer(situation, build, gpu).runs != "no"
 
@@ -46,7 +47,7 @@ def older_than_the_gpu(situation: Situation, build: FrameworkBuild, gpu: Gpu) ->
     """Whether the CUDA of a build ended before the GPU came: its cuBLAS and cuDNN have nothing for it, whatever the
     driver compiles."""
     known = situation.matrix.gpus.capability(gpu.arch.value) if build.cuda and gpu.arch.value else None
-    return known is not None and figures(build.cuda or "")[0] < figures(known.first_cuda)[0]
+    return known is not None and major_of(build.cuda) < major_of(known.first_cuda)
 
 
 def answer(situation: Situation, build: FrameworkBuild, gpu: Gpu) -> Answer:
@@ -65,15 +66,13 @@ def builds_for(situation: Situation, name: str, gpus: tuple[Gpu, ...]) -> tuple[
         for row in situation.matrix.builds_of(name)
         if situation.platform in row.platforms and any(supports(situation, row, gpu) for gpu in gpus)
     ]
-    majors = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.name != name} - {""}
+    majors = {major_of(one.cuda) for one in situation.frameworks if one.name != name} - {0}
     rocm = system_rocm(situation)
 
     def order(row: FrameworkBuild) -> tuple[bool, bool]:
-        cuda = row.cuda or ""
-        too_new = bool(cuda) and driver_verdict(situation, cuda) == "too-old"
         if rocm is not None and row.beside:
-            return too_new, figures(row.rocm or "")[:1] != figures(rocm.rocm)[:1]
-        return too_new, bool(majors) and cuda.partition(".")[0] not in majors
+            return not runs_here(situation, row), major_of(row.rocm) != major_of(rocm.rocm)
+        return not runs_here(situation, row), bool(majors) and major_of(row.cuda) not in majors
 
     return tuple(sorted(rows, key=order))
 
@@ -96,7 +95,7 @@ def runs_here(situation: Situation, build: FrameworkBuild) -> bool:
 def cuda_in_wheels(situation: Situation) -> frozenset[int]:
     """Majors of the CUDA runtimes that NVIDIA's wheels bring to the environment: those of their versions."""
     runtimes = (one for one in situation.machine.packages if without_cuda(one.name) == "nvidia-cuda-runtime")
-    return frozenset(figures(one.version)[0] for one in runtimes)
+    return frozenset(major_of(one.version) for one in runtimes)
 
 
 def best_package(situation: Situation, framework: str, group: list[Distribution]) -> Distribution | None:
@@ -108,11 +107,12 @@ def best_package(situation: Situation, framework: str, group: list[Distribution]
     fitting = [one for one in group if one.name in builds and builds[one.name].vendor in vendors]
     runs = [one for one in fitting if runs_here(situation, builds[one.name])] or fitting
     brought = cuda_in_wheels(situation)
-    of_torch = figures(situation.torch.cuda)[0] if situation.torch and situation.torch.cuda else None
+    of_torch = major_of(situation.torch_cuda)
 
     def order(one: Distribution) -> tuple[bool, bool, tuple[int, ...]]:
-        cuda = figures(builds[one.name].cuda or "0")
-        return cuda[0] == of_torch, cuda[0] in brought, cuda
+        cuda = builds[one.name].cuda
+        major = major_of(cuda)
+        return major == of_torch > 0, major in brought, figures(cuda or "")
 
     return max(runs, key=order, default=None)
 
@@ -122,7 +122,7 @@ def cuda_release(situation: Situation, package: str) -> str:
     a framework (cuda-bindings); "" where it does not, or nothing tells."""
     majors = cuda_in_wheels(situation)
     rows = [row for row in situation.matrix.tables.framework_builds if row.package == package != row.install]
-    fitting = [row.version for row in rows if row.version and row.cuda and figures(row.cuda)[0] in majors]
+    fitting = [row.version for row in rows if row.version and major_of(row.cuda) in majors]
     return fitting[0] or "" if len(fitting) == 1 else ""
 
 
@@ -137,47 +137,15 @@ def for_cuda(situation: Situation, framework: InstalledFramework, wanted: Collec
     """Builds of a framework for one of these majors of CUDA, where its own build is for another: the best for each
     CUDA. Two CUDAs in one environment overwrite each other's cuDNN and NCCL."""
     offered = set[str]()
-    own = figures((framework.build.cuda if framework.build else None) or "0")[0]
+    own = major_of(framework.build.cuda if framework.build else None)
     for build in builds_for(situation, framework.name, situation.usable) if own not in wanted else ():
         cuda = build.cuda
-        if cuda and cuda not in offered and figures(cuda)[0] in wanted and runs_here(situation, build):
+        if cuda and cuda not in offered and major_of(cuda) in wanted and runs_here(situation, build):
             version = _version(situation, framework, build) or release_for(situation, build)
             fix = install(situation, framework, build, version)
             if fix is not None:
                 offered.add(cuda)
                 yield fix
-
-
-def beside_torch(situation: Situation, framework: InstalledFramework, fixes: Iterable[Fix]) -> Iterator[Fix]:
-    """The fixes of a framework, without those that install the cuDNN of another CUDA over torch's."""
-    build = framework.build
-    extra = build.extra if build and replaces_cudnn_of_torch(situation, build) else None
-    for fix in fixes:
-        if extra is None or not any(isinstance(one, ReplacePackage) and one.extra == extra for one in fix.remedies):
-            yield fix
-
-
-def replaces_cudnn_of_torch(situation: Situation, build: FrameworkBuild) -> bool:
-    """Whether the libraries that come with a build write the cuDNN of another CUDA over torch's."""
-    cuda = situation.torch.cuda if situation.torch else None
-    return bool(cuda and cudnn_wheel(build)) and figures(build.cuda or "")[:1] != figures(cuda or "")[:1]
-
-
-def environment_of_its_own(
-    situation: Situation, framework: InstalledFramework, build: FrameworkBuild | None = None
-) -> Iterator[Fix]:
-    """What a person can do where torch and a build of a framework, by default the installed one, bring cuDNN of
-    different CUDAs."""
-    build, torch = build or framework.build, situation.torch
-    if build is None or torch is None or torch.cuda is None or not replaces_cudnn_of_torch(situation, build):
-        return
-    own, theirs = figures(build.cuda or "")[0], figures(torch.cuda)[0]
-    text = (
-        f"{framework.title} needs CUDA {own}, and torch here brings CUDA {theirs}: in one environment they overwrite "
-        f"each other's cuDNN and NCCL. Make an environment for {framework.title} alone; or install a "
-        f"torch for CUDA {own} here (`gpudoctor recommend`)."
-    )
-    yield by_hand(f"An environment for {framework.title} alone", text, "replaces")
 
 
 def install(
@@ -221,14 +189,14 @@ _LINKED = {"nvidia-cusparse", "nvidia-cusolver"}
 
 def _linker(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePackage, ...]:
     """nvJitLink in its newest release, if an installer will choose the newest of the libraries that link it."""
-    major = figures(build.cuda or "0")[:1]
+    major = major_of(build.cuda)
     listed = situation.machine.packages
     of_nvidia = {without_cuda(one.name): one for one in listed}
     there = of_nvidia.get("nvidia-nvjitlink")
-    if not build.extra or there is None or figures(there.version)[:1] != major or of_nvidia.keys() >= _LINKED:
+    if not build.extra or there is None or major_of(there.version) != major or of_nvidia.keys() >= _LINKED:
         return ()
     pinned = any(line.startswith(f"{there.name}==") for one in listed for line in one.requires)
-    toolkits = [row.cuda for row in situation.matrix.tables.cuda_toolkits if figures(row.cuda)[:1] == major]
+    toolkits = [row.cuda for row in situation.matrix.tables.cuda_toolkits if major_of(row.cuda) == major]
     newest = max(toolkits, key=figures, default="")
     if pinned or figures(there.version)[:2] >= figures(newest)[:2]:
         return ()
@@ -250,12 +218,6 @@ def remedies(
     why = f"{title} for {target}, with its libraries"
     whole = ReplacePackage(build.install, f"=={version}", extra=build.extra, why=why)
     return (*removals, *_older_cudnn(situation, build), whole)
-
-
-def cudnn_wheel(build: FrameworkBuild) -> str | None:
-    """NVIDIA's wheel of the cuDNN 9 that a build loads, where its extra installs one."""
-    loads = "libcudnn.so.9" in build.opens or "cudnn" in build.extra.split(",")
-    return f"nvidia-cudnn-cu{figures(build.cuda)[0]}" if build.cuda and build.extra and loads else None
 
 
 def _older_cudnn(situation: Situation, build: FrameworkBuild) -> tuple[ReplacePackage, ...]:
@@ -308,16 +270,14 @@ def _in_the_way(situation: Situation, build: FrameworkBuild, installed: Installe
     there = installed.distribution.name if installed and installed.distribution else ""
     if there not in ("", build.install, build.package, *build.beside):
         yield there
-    major = (build.cuda or "").partition(".")[0]
-    others = {(one.cuda or "").partition(".")[0] for one in situation.frameworks if one.name != build.framework}
+    major = major_of(build.cuda)
+    others = {major_of(one.cuda) for one in situation.frameworks if one.name != build.framework} - {0}
     listed = situation.machine.packages
     for row in situation.matrix.tables.shared_files:
         for one in listed if row.framework is None and major else ():
-            own = one.name.rpartition("-cu")[2]
-            if group_of(row, one.name) and own != major and own not in others:
+            if group_of(row, one.name) and major_of(one.name.rpartition("-cu")[2]) not in (major, *others):
                 yield one.name
-    needed = any(figures(other) >= FIRST_WITHOUT_SUFFIX for other in others if other)
-    if build.looks == "pathfinder" and not needed and figures(major or "0") < FIRST_WITHOUT_SUFFIX:
+    if build.looks == "pathfinder" and all(one < FIRST_WITHOUT_SUFFIX for one in (major, *others)):
         yield from (one.name for one in listed if one.name in DISTRIBUTIONS.values())
 
 

@@ -18,8 +18,7 @@ def program_of(situation: Situation, text: str) -> ProgramBuild | None:
     where another package raised it."""
     if inside := situation.matrix.programs_named(text.lower()):
         return inside[0] if len(inside) == 1 else None
-    pasted = situation.machine.pasted
-    about = pasted.about if pasted and not _FOREIGN_IMPORTER.search(text) else ""
+    about = "" if _FOREIGN_IMPORTER.search(text) else situation.machine.text.about
     return next((row for row in situation.matrix.tables.program_builds if row.program == about), None)
 
 

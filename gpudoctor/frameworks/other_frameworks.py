@@ -19,8 +19,7 @@ JAX_PLUGIN = r"jax-cuda\d+-(?:plugin|pjrt)"
 
 def works_beside(situation: Situation, framework: InstalledFramework) -> bool:
     """Whether another framework here uses the GPUs, so that this one may be for other work. A text may tell it."""
-    pasted = situation.machine.pasted
-    return (pasted is not None and bool(pasted.works)) or any(
+    return bool(situation.machine.text.works) or any(
         one.meant_for_gpu and one.vendor and situation.usable_of(one.vendor)
         for one in situation.frameworks
         if one.name != framework.name

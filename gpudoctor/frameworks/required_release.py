@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def fixes_for(situation: Situation, requirement: Requirement) -> tuple[Fix, ...]:
     """Packages to install, best first; none where no release that the matrix knows is what is required."""
-    if situation.environment is None:
+    if not situation.machine.environment.value:
         return ()
     if requirement.framework in (None, "torch"):
         return _torch(situation, requirement)

@@ -7,13 +7,14 @@ import shlex
 from collections.abc import Iterator
 
 from gpudoctor.finding import Fix, by_hand
-from gpudoctor.frameworks.gpu_builds import builds_for, environment_of_its_own, release_for, runs_here, target_of
+from gpudoctor.frameworks.gpu_builds import builds_for, release_for, runs_here, target_of
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of
+from gpudoctor.frameworks.torchs_cudnn import environment_of_its_own
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.questions import group_of
 from gpudoctor.matrix.rows import ErrorPattern
 from gpudoctor.matrix.rows.packages import FrameworkBuild
-from gpudoctor.matrix.versions import figures, public_version
+from gpudoctor.matrix.versions import major_of, public_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 
@@ -52,15 +53,14 @@ def fixes_of(situation: Situation, name: str, text: str, gpus: tuple[Gpu, ...]) 
 
 
 def _needs(situation: Situation, build: FrameworkBuild) -> str:
-    number = major(build)
+    number = _major(build)
     if build.vendor == "amd":
         return f"ROCm {number}"
     return f"CUDA {number} (driver {situation.matrix.nvidia.floor(str(number))} or newer)"
 
 
-def major(build: FrameworkBuild) -> int:
-    """That of its CUDA or ROCm; 0: unknown."""
-    return (*figures(build.cuda or build.rocm or ""), 0)[0]
+def _major(build: FrameworkBuild) -> int:
+    return major_of(build.cuda or build.rocm)
 
 
 def _builds(
@@ -73,11 +73,9 @@ def _builds(
     for build in builds_for(situation, name, gpus) if gpus else situation.matrix.builds_of(name):
         here = build.vendor == vendor and bool(build.install) and situation.platform in build.platforms
         if here and runs_here(situation, build) and _release(situation, build, own):
-            found.setdefault(major(build), build)
-    cuda = situation.torch.cuda if situation.torch else None
-    return tuple(
-        one for number, one in found.items() if not cuda or number == figures(cuda)[0] or one.looks == "loader"
-    )
+            found.setdefault(_major(build), build)
+    own_cuda = major_of(situation.torch_cuda)
+    return tuple(one for cuda, one in found.items() if own_cuda in (0, cuda) or one.looks == "loader")
 
 
 def _release(situation: Situation, build: FrameworkBuild, own: InstalledFramework | None) -> str | None:
@@ -88,17 +86,15 @@ def _command(situation: Situation, build: FrameworkBuild, own: InstalledFramewor
     """What a person types. A build that looks into no wheels gets those with the libraries that it opens."""
     release = _release(situation, build, own)
     if build.looks != "loader":
-        extra = f"[{build.extra}]" if build.extra else ""
         # Without an extra nothing pulls in what has to be of the same release.
-        rest = "" if extra else "".join(f" {name}=={release}" for name in (*build.parts, *build.beside))
+        rest = "" if build.extra else "".join(f" {name}=={release}" for name in (*build.parts, *build.beside))
         others = " ".join(dict.fromkeys(_replaced(situation, build, asked)))
         before = f"`pip uninstall -y {others}`, then " if others else ""
-        wanted = f"{build.install}{extra}=={release}"
-        return f"{before}`pip install {shlex.quote(wanted)}{rest}`"
-    wheels = [f"{base}-cu{major(build)}" for name in build.opens if (base := distribution_of(name))]
+        return f"{before}`pip install {shlex.quote(f'{build.with_extra}=={release}')}{rest}`"
+    wheels = [f"{base}-cu{_major(build)}" for name in build.opens if (base := distribution_of(name))]
     if build.cudnn and not (situation.torch and situation.torch.cuda):  # torch brings its own
-        wheels.append(f'"nvidia-cudnn-cu{major(build)}=={build.cudnn}.*"')
-    itself = [] if asked == major(build) else [f"{build.install}=={release}"]
+        wheels.append(f'"nvidia-cudnn-cu{_major(build)}=={build.cudnn}.*"')
+    itself = [] if asked == _major(build) else [f"{build.install}=={release}"]
     folders = "site-packages/nvidia/cublas/lib and nvidia/cudnn/lib"
     return f"`pip install {' '.join(dict.fromkeys((*itself, *wheels)))}`, with {folders} on LD_LIBRARY_PATH"
 
@@ -112,6 +108,6 @@ def _replaced(situation: Situation, build: FrameworkBuild, asked: int | None) ->
             printed = (
                 other.package
                 for other in situation.matrix.builds_of(build.framework)
-                if other.install and (other.vendor != build.vendor == "amd" or (asked and major(other) == asked))
+                if other.install and (other.vendor != build.vendor == "amd" or (asked and _major(other) == asked))
             )
             yield from (name for name in (*here, *printed) if name != build.install)

@@ -84,8 +84,7 @@ def imagined_machine(description: Description, variables: dict[str, str], matrix
     if not description.kernel:
         machine, left = _with_assumed_kernel(machine, description, matrix)
     if not description.python_version:
-        environment = machine.environment.value
-        left.append(f"Python {environment.python.value if environment else '?'}")
+        left.append(f"Python {machine.examined.python.value or '?'}")
     if not description.torch:
         left.append("no torch")
     return replace(machine, assumed=(*left, *machine.assumed))
@@ -244,19 +243,17 @@ def with_gpus(
 def _with_import_elsewhere(machine: Machine) -> Machine:
     """The machine with an import that ran beside other GPUs: the devices that torch counted are not the described
     ones, and a library of the driver comes with the driver."""
-    environment, torch = machine.environment.value, machine.torch
+    torch = machine.torch
     trial = torch.trial.value if torch else None
-    if environment is None or torch is None or trial is None:
+    if torch is None or trial is None:
         return machine
     library = re.search(
         r"([\w.+-]{1,80}\.so[\w.]{0,40}): cannot open shared object file", f"{trial.root}\n{trial.error}"
     )
     if not trial.ok and library is not None and library[1].startswith(DRIVER_OWN):
-        fact = replace(torch, trial=unknown(f"{library[1]} of the driver is not here"))
         machine = replace(machine, assumed=(*machine.assumed, f"import torch (with the driver's {library[1]})"))
-    else:
-        fact = replace(torch, trial=replace(torch.trial, value=replace(trial, device_count=None)))
-    return machine.with_environment(environment.with_torch(replace(environment.torch, value=fact)))
+        return machine.with_torch_facts(trial=unknown(f"{library[1]} of the driver is not here"))
+    return machine.with_torch_facts(trial=replace(torch.trial, value=replace(trial, device_count=None)))
 
 
 def _stubs(machine: Machine) -> tuple[Library, ...]:
@@ -336,8 +333,7 @@ def empty_environment() -> PythonEnvironment:
 
 
 def _with_environment(machine: Machine, description: Description, matrix: Matrix) -> Machine:
-    probed = machine.environment.value
-    environment = probed or empty_environment()
+    environment = machine.environment.value or empty_environment()
     assumed: tuple[str, ...] = ()
     packages = packages_of(description.packages)
     if description.torch:
@@ -359,7 +355,7 @@ def _with_environment(machine: Machine, description: Description, matrix: Matrix
         environment = replace(environment, python=known(python_of(description.python_version), SOURCE))
     if packages:
         names = {package.name for package in packages}
-        others = (one for one in environment.distributions.value or () if one.name not in names)
+        others = (one for one in environment.packages if one.name not in names)
         environment = replace(environment, distributions=known((*others, *packages), SOURCE))
         environment = _with_named_frameworks(environment, matrix)
     return replace(machine, environment=known(environment, SOURCE), assumed=(*machine.assumed, *assumed))
@@ -381,12 +377,11 @@ def _as_named(framework: InstalledFramework) -> FrameworkFiles:
 
 def _with_errors(machine: Machine, errors: tuple[str, ...]) -> Machine:
     """The machine with the errors that were seen: one of the import where the import's own result would be."""
-    environment, torch = machine.environment.value, machine.torch
+    torch = machine.torch
     for text in errors:
-        if environment and torch and not torch.trial.known and re.search(_IMPORT_ERROR, text):
+        if torch and not torch.trial.known and re.search(_IMPORT_ERROR, text):
             torch = replace(torch, trial=known(ImportTrial(ok=False, error=text.strip()), "--error"))
-            environment = environment.with_torch(known(torch, torch.source))
-            machine = replace(machine, environment=known(environment, machine.environment.source))
+            machine = machine.with_environment(machine.examined.with_torch(known(torch, torch.source)))
         else:
             machine = replace(machine, errors=(*machine.errors, text))
     return machine

@@ -6,7 +6,7 @@ import re
 
 from gpudoctor.dependencies import normalised
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
-from gpudoctor.frameworks.torch.torch_by_version import named_torch
+from gpudoctor.frameworks.torch.torch_by_version import named_torch, torch_of_build
 from gpudoctor.host import InputError
 from gpudoctor.intake.described_gpus import SOURCE
 from gpudoctor.machine import Distribution, Gpu, Machine, Torch, TorchOrigin
@@ -49,9 +49,7 @@ def torch_of(text: str, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[
     build = form[1] if form else ""
     if not re.match(_NIGHTLY_OF_ROCM, local):
         _check_build(text, public, build, machine.system.platform, matrix)
-    rocm = rocm_of(build)
-    torch = named_torch(f"{public}+{local}", _origin(version), SOURCE, build=build, cuda=cuda_of(build), rocm=rocm)
-    return torch, ()
+    return torch_of_build(f"{public}+{local}", _origin(version), SOURCE, build), ()
 
 
 def _origin(version: str) -> TorchOrigin:
@@ -94,7 +92,7 @@ def _from_nvidia(version: str, image: str, machine: Machine, matrix: Matrix) -> 
     """A torch of NVIDIA's: of an NGC image, or for Jetson."""
     cuda = matrix.images.ngc_cuda(image)
     origin: TorchOrigin = "jetson" if machine.system.jetson.known else "ngc"
-    return named_torch(version, origin, SOURCE, build=f"cu{cuda.replace('.', '')}" if cuda else None, cuda=cuda), ()
+    return torch_of_build(version, origin, SOURCE, f"cu{cuda.replace('.', '')}" if cuda else ""), ()
 
 
 def _from_source(version: str, machine: Machine, matrix: Matrix) -> tuple[Torch, tuple[str, ...]]:

@@ -71,21 +71,29 @@ class Machine(Record, frozen=True):
             force_setattr(self, "gpus", gpus)
 
     @property
+    def examined(self) -> PythonEnvironment:
+        """The examined environment; where there is none, a record of which nothing is known."""
+        return self.environment.value or _NO_ENVIRONMENT
+
+    @property
+    def text(self) -> PastedText:
+        """The text that the machine was read from; where it was read from none, a record that says nothing."""
+        return self.pasted or _NO_TEXT
+
+    @property
     def torch(self) -> Torch | None:
         """The torch of the examined environment, if one is known to be there."""
-        return self.environment.value.torch.value if self.environment.value else None
+        return self.examined.torch.value
 
     @property
     def packages(self) -> tuple[Distribution, ...]:
         """The distributions of the examined environment, as far as their listing is known."""
-        environment = self.environment.value
-        return environment.distributions.value or () if environment else ()
+        return self.examined.packages
 
     @property
     def extensions(self) -> tuple[Extension, ...]:
         """The compiled libraries of its packages, as far as they were read."""
-        environment = self.environment.value
-        return environment.extensions if environment else ()
+        return self.examined.extensions
 
     @property
     def log_faults(self) -> tuple[LogFault, ...]:
@@ -99,16 +107,19 @@ class Machine(Record, frozen=True):
 
     def installed(self, name: str) -> Distribution | None:
         """The installed distribution of that normalised name, if one is known."""
-        environment = self.environment.value
-        return environment.distribution(name) if environment else None
+        return self.examined.distribution(name)
 
     def with_environment(self, environment: PythonEnvironment) -> Machine:
         """The same machine with another state of its environment."""
         return replace(self, environment=replace(self.environment, value=environment))
 
+    def with_torch_facts(self, **facts: object) -> Machine:
+        """The same machine with these facts of its torch."""
+        return self.with_environment(self.examined.with_torch_facts(**facts))
+
     def source_of_error(self, text: str) -> str:
         """Where one of `errors` was read."""
-        lines = self.pasted.error_lines if self.pasted else ()
+        lines = self.text.error_lines
         place = self.errors.index(text) if text in self.errors else len(lines)
         return f"text, line {lines[place]}" if place < len(lines) else "--error"
 
@@ -118,3 +129,6 @@ class Machine(Record, frozen=True):
 
     def of_vendor(self, vendor: Vendor) -> tuple[Gpu, ...]:
         return tuple(gpu for gpu in self.gpus if gpu.vendor == vendor)
+
+
+_NO_ENVIRONMENT, _NO_TEXT = PythonEnvironment(), PastedText()

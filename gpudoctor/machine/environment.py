@@ -364,6 +364,16 @@ class PythonEnvironment(Record, frozen=True):
             )
         return replace(self, frameworks=frameworks, extensions=extensions)
 
+    def with_torch_facts(self, **facts: object) -> PythonEnvironment:
+        """The same environment with these facts of its torch, which is there."""
+        assert self.torch.value is not None
+        return self.with_torch(replace(self.torch, value=replace(self.torch.value, **facts)))
+
+    @property
+    def packages(self) -> tuple[Distribution, ...]:
+        """The installed distributions, as far as their listing is known."""
+        return self.distributions.value or ()
+
     def distribution(self, name: str) -> Distribution | None:
         """The installed distribution of that normalised name, if the listing is known to have it."""
-        return next((d for d in self.distributions.value or () if d.name == name), None)
+        return next((one for one in self.packages if one.name == name), None)

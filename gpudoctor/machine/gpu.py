@@ -12,6 +12,10 @@ _RESERVING = ("vfio-pci", "nvgrace-gpu-vfio-pci", "pci-stub", "pciback", "xen-pc
 """Kernel drivers that hold a GPU for a virtual machine."""
 
 
+VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+"""Variables by which runtimes choose among the GPUs."""
+
+
 class Firmware(Record, frozen=True):
     """A firmware that a GPU runs: `name` "mes", "mec", "sdma", "smc"; `version` 0x83."""
 
@@ -67,6 +71,11 @@ class Gpu(Record, frozen=True):
         return self.driver.value in _RESERVING
 
     @property
+    def asked(self) -> NvmlDevice:
+        """What NVML answered about it; where it was not asked, a record that says nothing."""
+        return self.nvml or _UNASKED
+
+    @property
     def board(self) -> Board:
         """Its firmware, links and power, whichever driver states them."""
         return self.nvml.board if self.nvml else self.amd_board
@@ -84,6 +93,9 @@ class Gpu(Record, frozen=True):
     def _name(self) -> str:
         number = self.index if self.kfd_node is None else self.kfd_node
         return self.bdf or self.uuid or f"{self.vendor} {'' if number is None else number}".strip()
+
+
+_UNASKED = NvmlDevice(index=0)
 
 
 def archs_of(gpus: Iterable[Gpu]) -> tuple[str, ...]:

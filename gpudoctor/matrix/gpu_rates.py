@@ -23,12 +23,12 @@ class RateQuestions:
 
     def rates_of(self, gpu: Gpu) -> GpuRates | None:
         """The rates of a GPU's product; None if no row has it, and for parts of GPUs (MIG, vGPU ...)."""
-        pci_id = gpu.pci_id or (gpu.nvml.pci_id if gpu.nvml else None)
-        if pci_id is None or (gpu.nvml is not None and gpu.nvml.mig):
+        pci_id = gpu.pci_id or gpu.asked.pci_id
+        if pci_id is None or gpu.asked.mig:
             return None
         revision = (gpu.revision or "").lower().removeprefix("0x").zfill(2)
         row = self._rates.get(f"{pci_id.lower()}:{revision}") or self._rates.get(pci_id.lower())
-        memory = gpu.memory.value or (gpu.nvml.memory if gpu.nvml else None)
+        memory = gpu.memory.value or gpu.asked.memory
         if row is None or memory is None or memory < _WHOLE * row.memory_gib * 2**30:
             return None
         return row

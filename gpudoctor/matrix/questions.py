@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.gpu_rates import RateQuestions
     from gpudoctor.matrix.images import ImageQuestions
     from gpudoctor.matrix.nvidia import NvidiaQuestions
-    from gpudoctor.matrix.rows import FrameworkBuild, KnownIssue, LibraryRole, RequirementUse, SharedFiles, Tables
+    from gpudoctor.matrix.rows import FrameworkBuild, LibraryRole, RequirementUse, SharedFiles, Tables
     from gpudoctor.matrix.rows.packages import ProgramBuild
     from gpudoctor.matrix.torch_builds import TorchQuestions
 
@@ -90,13 +90,10 @@ class Matrix:
 
         return RateQuestions(self.tables)
 
-    def known_issues(self) -> tuple[KnownIssue, ...]:
-        return self.tables.known_issues
-
     @property
     def variables(self) -> frozenset[str]:
         """Names of the variables that known issues, frameworks and programs depend on, but for a person's name."""
-        issues = self.known_issues()
+        issues = self.tables.known_issues
         names = {name for row in issues for name in (*(one.name for one in row.when.env), *row.variables)}
         names |= {row.chosen_by for row in self.tables.programs if row.chosen_by}
         names |= {row.unless for row in self.tables.same_releases}

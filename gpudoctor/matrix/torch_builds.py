@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gpudoctor.machine import Torch
 from gpudoctor.machine.torch import CompanionName
 from gpudoctor.matrix.rows.torch import TorchBuild, index_url
-from gpudoctor.matrix.versions import figures, matches, minor, package_matches
+from gpudoctor.matrix.versions import figures, matches, minor, package_matches, public_version
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import Companion, PublishedArchs, Tables, TorchRelease, WheelIndex
@@ -147,7 +147,7 @@ class TorchQuestions:
 
     def release(self, version: str) -> TorchRelease | None:
         """The release row of "2.9.1" (local part ignored)."""
-        return self._releases.get(version.partition("+")[0])
+        return self._releases.get(public_version(version))
 
     def cudnn_of(self, build: TorchBuild) -> str | None:
         """Version of the cuDNN that comes with a CUDA build; None: unknown."""
@@ -167,11 +167,11 @@ class TorchQuestions:
 
     def companion(self, torch: str) -> Companion | None:
         """The companions of a torch release (exact, local part ignored)."""
-        return self._companions.get(torch.partition("+")[0])
+        return self._companions.get(public_version(torch))
 
     def companion_fits(self, package: CompanionName, version: str, torch: str) -> bool | None:
         """Whether an installed torchvision or torchaudio matches a torch; None: unknown."""
-        version, torch = version.partition("+")[0], torch.partition("+")[0]
+        version, torch = public_version(version), public_version(torch)
         if not re.match(_RELEASE, torch) or not re.match(_RELEASE, version):
             return None
         row = self._companions.get(torch)

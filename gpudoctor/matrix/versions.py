@@ -69,6 +69,11 @@ def minor(version: str) -> Figures:
     return first_figures(version, 2)
 
 
+def major_of(version: str | None) -> int:
+    """The major release: 12 of "12.8"; 0 for none."""
+    return (*figures(version or ""), 0)[0]
+
+
 def first_figures(version: str, count: int) -> Figures:
     """So many of its leading numbers; zeros follow those that it has."""
     return (*figures(version), *[0] * count)[:count]

@@ -116,9 +116,9 @@ def _writable(here: Place) -> tuple[Place, bool]:
 def _reader(machine: Machine) -> Place:
     """The place as the reader types in it: the active environment's interpreter is just "python"."""
     here = place(machine)
-    environment = machine.environment.value
+    prefix = machine.examined.prefix
     active = {machine.variables.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
-    if not here.python or (environment and environment.prefix and environment.prefix in active):
+    if not here.python or (prefix and prefix in active):
         here = replace(here, python="python")
     return replace(here, container="")
 

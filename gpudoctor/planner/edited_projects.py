@@ -54,8 +54,7 @@ def _pdm_source(place: Place, wanted: Wanted) -> tuple[Step, ...]:
 
 def pip_tools(place: Place, machine: Machine, wanted: Wanted) -> tuple[Step, ...]:
     """requirements.in asks for these versions and names their index. What is installed beside them stays."""
-    environment = machine.environment.value
-    asked = environment.torch_asked if environment else ()
+    asked = machine.examined.torch_asked
     compile, install = _commands(place, machine, wanted.index)
     if not compile:
         index = (f"--extra-index-url {wanted.index}",) if wanted.index else ()

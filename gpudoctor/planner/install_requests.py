@@ -15,7 +15,7 @@ from gpudoctor.frameworks.torch.compiled_packages import built_for
 from gpudoctor.machine import Distribution, Machine, ProjectPackage, Torch, TorchAsked
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import figures, local_version, major_of, package_matches
 from gpudoctor.safe_arguments import is_name, is_version
 from gpudoctor.situation import Situation
 
@@ -56,7 +56,7 @@ def would_stay(machine: Machine, item: PackageSpec) -> bool:
     if found is None or not item.spec.startswith("==") or item.extra:
         return False
     wanted, _, build = item.spec.removeprefix("==").partition("+")
-    return build in ("", found.version.partition("+")[2]) and package_matches(f"=={wanted}", found.version)
+    return build in ("", local_version(found.version)) and package_matches(f"=={wanted}", found.version)
 
 
 def frameworks_over(situation: Situation, wanted: tuple[PackageSpec, ...]) -> tuple[PackageSpec, ...]:
@@ -127,8 +127,7 @@ def compiled_for_another(situation: Situation, remedy: ReplaceTorch) -> list[str
 
 def _other_abi(torch: Torch, remedy: ReplaceTorch) -> bool:
     line, cuda = figures(torch.release)[:2], cuda_of(remedy.build)
-    other_cuda = figures(torch.cuda or "")[:1] != figures(cuda or "")[:1]
-    return line != figures(remedy.version)[:2] or other_cuda
+    return line != figures(remedy.version)[:2] or major_of(torch.cuda) != major_of(cuda)
 
 
 def rivals(situation: Situation, remedy: ReplaceTorch) -> tuple[Distribution, ...]:
@@ -182,15 +181,13 @@ def in_a_named_index(situation: Situation, remedy: ReplaceTorch) -> ReplaceTorch
 
 def named_by_project(machine: Machine, name: str) -> tuple[ProjectPackage, ...]:
     """Where pyproject.toml names a package that is installed."""
-    environment = machine.environment.value
-    return tuple(one for one in environment.project_packages if one.name == normalised(name)) if environment else ()
+    return tuple(one for one in machine.examined.project_packages if one.name == normalised(name))
 
 
 def places_that_ask(machine: Machine, name: str = "torch") -> tuple[TorchAsked, ...]:
     """Where pyproject.toml, that of a workspace's member, or the Pipfile asks for a package, by names that can be
     arguments; for torch where it does not."""
-    environment = machine.environment.value
-    asked = environment.torch_asked if environment else ()
+    asked = machine.examined.torch_asked
     if name != "torch" and (named := named_by_project(machine, name)):
         asked = tuple(TorchAsked("pyproject.toml", one.name, one.group, one.extra) for one in named)
     return tuple(

@@ -15,7 +15,7 @@ from gpudoctor.step import RunStep, Step
 def leftovers(place: Place, situation: Situation, names: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """(path, name) of what is left of packages that pip can neither uninstall nor replace. Of a package whose folders
     are not known only the record is removed; its files are written over."""
-    machine, environment = situation.machine, situation.environment
+    machine = situation.machine
     found: list[tuple[str, str]] = []
     for name in names:
         package = machine.installed(name)
@@ -24,9 +24,9 @@ def leftovers(place: Place, situation: Situation, names: Iterable[str]) -> tuple
             rows = (row for row in situation.matrix.tables.package_folders if row.package == name)
             folders = (f"{site}/{folder}" for row in rows for folder in row.folders)
             found += [(path, name) for path in dict.fromkeys((package.path, *folders))]
-        elif name == "torch" and environment is not None:
+        elif name == "torch":
             recorded = package.path if package else ""
-            found += [(copy.path, name) for copy in environment.torch_remains if copy.path != recorded]
+            found += [(copy.path, name) for copy in machine.examined.torch_remains if copy.path != recorded]
     return _of_this_place(place, found)
 
 
@@ -72,8 +72,7 @@ def cannot_be_uninstalled(machine: Machine, name: str) -> bool:
 
 def remove_folder_links(place: Place, machine: Machine, wanted: Iterable[PackageSpec]) -> tuple[Step, ...]:
     """Remove links that lead nowhere in place of folders: pip and uv stop at them."""
-    environment = machine.environment.value
-    links = environment.installers.links if environment else {}
+    links = machine.examined.installers.links
     above = _of_this_place(place, [(path, item.name) for item in wanted for path in links.get(item.name, ())])
     if above:
         why = "this link leads nowhere, and no installer writes through it"

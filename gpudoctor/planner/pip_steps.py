@@ -12,6 +12,7 @@ from gpudoctor.finding import ReplaceTorch, Risk
 from gpudoctor.frameworks.package_spec import EXACTLY, PackageSpec, quoted
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
+from gpudoctor.matrix.versions import public_version
 from gpudoctor.planner.install_requests import (
     Wanted,
     frameworks_over,
@@ -249,7 +250,7 @@ def restore(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...])
         same = tuple(
             PackageSpec(item.name, f"=={found.version}")
             for item, found in had
-            if "+" not in found.version and found.version == item.spec.removeprefix("==").partition("+")[0]
+            if "+" not in found.version and found.version == public_version(item.spec.removeprefix("=="))
         )
         commands += install_argvs(place, back, index or "", again=same)
     if new:

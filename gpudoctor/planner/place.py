@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from msgspec import Struct, field
 
 from gpudoctor.finding import Risk
-from gpudoctor.machine import OVERRIDE, READ_ONLY, Installers, InstallerSettings, Machine, Os, PythonEnvironment
+from gpudoctor.machine import OVERRIDE, READ_ONLY, InstallerSettings, Machine, Os, PythonEnvironment
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.safe_arguments import is_name, is_version
 from gpudoctor.situation.installer import installer
@@ -132,20 +132,20 @@ def _may_have_torch(wheels: tuple[str, ...] | None) -> bool:
 
 def place(machine: Machine) -> Place:
     """The place of a machine's examined environment."""
-    environment = machine.environment.value
+    environment, known = machine.examined, machine.environment.value is not None
     system = machine.system
     kernel = system.kernel.value or ""
-    tool = _tool(environment)
+    tool = _tool(environment) if known else "nowhere"
     module = machine.nvidia.module.value
-    installers = environment.installers if environment else Installers()
+    installers = environment.installers
     return Place(
         tool=tool,
-        python=_interpreter(environment),
-        prefix=environment.prefix if environment and is_path(environment.prefix) else "",
-        conda=environment.conda_tool if environment and environment.kind == "conda" else "",
+        python=_interpreter(environment) if known else "",
+        prefix=environment.prefix if is_path(environment.prefix) else "",
+        conda=environment.conda_tool if environment.kind == "conda" else "",
         user_site=_in_user_site(environment),
         pythonpath=_in_pythonpath(environment),
-        project=environment.project if environment and is_path(environment.project) else "",
+        project=environment.project if is_path(environment.project) else "",
         family=_family(machine),
         os=system.os.value or Os(),
         container=(system.container.value or "") if system.container.known else "",
@@ -159,21 +159,21 @@ def place(machine: Machine) -> Place:
         arch=system.arch.value or "x86_64",
         pip=installers.pip,
         uv=installers.uv,
-        obstacle=_obstacle(environment, tool) if environment else "",
+        obstacle=_obstacle(environment, tool),
         set_in=_set_in(environment),
         files_of_variables={name: file for name, file in machine.variable_files.items() if file.isprintable()},
-        makes_pip=environment is not None and installer(environment) == "ensurepip",
+        makes_pip=known and installer(environment) == "ensurepip",
         broken_pip=tuple(filter(is_path, installers.pip_files)),
-        installer="uv" if environment is not None and installer(environment) == "uv" else "pip",
+        installer="uv" if known and installer(environment) == "uv" else "pip",
         programs=installers.programs.value,
-        project_keys=environment.project_keys if environment else (),
-        compiled_by=environment.compiled_by if environment else (),
+        project_keys=environment.project_keys,
+        compiled_by=environment.compiled_by,
         no_venv=installers.ensurepip.value is False,
     )
 
 
-def _set_in(environment: PythonEnvironment | None) -> dict[str, str]:
-    trial = environment.torch.value.trial.value if environment and environment.torch.value else None
+def _set_in(environment: PythonEnvironment) -> dict[str, str]:
+    trial = environment.torch.value.trial.value if environment.torch.value else None
     return {one.name: one.file for one in (trial.variables if trial else ()) if is_path(one.file)}
 
 
@@ -205,9 +205,7 @@ def _obstacle(environment: PythonEnvironment, tool: Tool) -> str:
     return ""
 
 
-def _interpreter(environment: PythonEnvironment | None) -> str:
-    if environment is None:
-        return ""
+def _interpreter(environment: PythonEnvironment) -> str:
     if not environment.prefix and not environment.interpreter:
         return "python"  # a described environment: the reader's own
     own = f"{environment.prefix.rstrip('/')}/bin/python"
@@ -215,15 +213,15 @@ def _interpreter(environment: PythonEnvironment | None) -> str:
     return chosen if is_path(chosen) else ""
 
 
-def _in_user_site(environment: PythonEnvironment | None) -> bool:
+def _in_user_site(environment: PythonEnvironment) -> bool:
     """Whether Python imports torch from there, and what is installed into the environment changes nothing."""
-    torch = environment.torch.value if environment else None
-    outside = environment is not None and environment.kind in ("system", "user", "conda")
+    torch = environment.torch.value
+    outside = environment.kind in ("system", "user", "conda")
     return outside and torch is not None and any(copy.via == "user site" for copy in torch.copies[:1])
 
 
-def _in_pythonpath(environment: PythonEnvironment | None) -> str:
-    torch = environment.torch.value if environment else None
+def _in_pythonpath(environment: PythonEnvironment) -> str:
+    torch = environment.torch.value
     copies = [copy for copy in torch.copies if not copy.is_trace] if torch else []
     alone = len(copies) == 1 and copies[0].via == "PYTHONPATH"
     folder = posixpath.dirname(copies[0].path) if alone else ""
@@ -240,8 +238,8 @@ def _prebuilt(machine: Machine) -> str:
     return ""
 
 
-def _tool(environment: PythonEnvironment | None) -> Tool:
-    if environment is None or not _interpreter(environment):
+def _tool(environment: PythonEnvironment) -> Tool:
+    if not _interpreter(environment):
         return "nowhere"
     if environment.lock and is_path(environment.project):
         return _OWNERS[environment.lock]

@@ -231,11 +231,11 @@ def _pixi_extras(item: PackageSpec) -> str:
 
 def files_that_bring_it_back(place: Place, machine: Machine, wanted: Wanted) -> tuple[Step, ...]:
     """Requirements files beside the environment that pin another torch: they are a person's own, so only reported."""
-    environment, torch = machine.environment.value, wanted.torch
-    if environment is None or torch is None:
+    torch = wanted.torch
+    if torch is None:
         return ()
     steps: list[Step] = []
-    for line in environment.torch_asked:
+    for line in machine.examined.torch_asked:
         ours = bool(place.project) and line.file.rpartition("/")[2] in _OWN.get(place.tool, ("pyproject.toml",))
         pinned = re.search(r"==|^pytorch.*=", line.requirement)
         if ours or not pinned or line.requirement.replace(" ", "") == torch.text:

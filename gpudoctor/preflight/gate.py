@@ -67,9 +67,8 @@ class Passage(Struct, frozen=True):
         gpus = [f"{count} x {name}" if (count := names.count(name)) > 1 else name for name in dict.fromkeys(names)]
         if gpus and (number := usable_count(machine)) < len(names):
             gpus[0] = f"{number} of {gpus[0]}"
-        environment = machine.environment.value
         packages = f"torch {machine.torch.version}" if machine.torch else "Python"
-        examined = [f"{packages} in {environment.prefix}"] if environment and environment.prefix else []
+        examined = [f"{packages} in {machine.examined.prefix}"] if machine.examined.prefix else []
         variables = [
             f"without {name}" if value is None else f"{name}={value}" for name, value in self.variables.items()
         ]

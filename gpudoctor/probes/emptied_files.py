@@ -26,15 +26,14 @@ _BLOCK = 4096
 
 def with_emptied_files(host: Host, environment: PythonEnvironment, packages: Collection[str]) -> PythonEnvironment:
     """The environment, the damage of these packages with their emptied files."""
-    listed = environment.distributions.value or ()
-    found = tuple(_completed(host, one) if one.name in packages else one for one in listed)
+    found = tuple(_completed(host, one) if one.name in packages else one for one in environment.packages)
     torch, fact = next((one for one in found if one.name == "torch"), None), environment.torch
     if torch is not None and fact.value is not None and torch.path:
         inside = posixpath.dirname(torch.path) == posixpath.dirname(fact.value.path)
         known = {file.path for file in fact.value.damaged}
         more = tuple(file for file in torch.lost if inside and file.path not in known)
         damaged = (*fact.value.damaged, *more)[:_MOST_REPORTED]
-        environment = environment.with_torch(replace(fact, value=replace(fact.value, damaged=damaged)))
+        environment = environment.with_torch_facts(damaged=damaged)
         # Of the distribution torch the programs alone are told: its files are those of the framework.
         found = tuple(replace(one, damaged=one.locked) if one.name == "torch" else one for one in found)
     return replace(environment, distributions=replace(environment.distributions, value=found))

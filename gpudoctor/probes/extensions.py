@@ -66,7 +66,7 @@ def read_extensions(
     host: Host, environment: PythonEnvironment, variables: Mapping[str, str]
 ) -> tuple[tuple[Extension, ...], tuple[Distribution, ...]]:
     """The extensions, and all distributions: those with extensions are opened, for what they require."""
-    distributions = environment.distributions.value or ()
+    distributions = environment.packages
     beside = [one for one in distributions if one.name != "torch"]
     asking = [one for one in beside if not one.name.startswith(_NO_EXTENSIONS)]
     python = environment.python.value or ""

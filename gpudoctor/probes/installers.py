@@ -70,10 +70,10 @@ def _files_of_pip(host: Host, environment: PythonEnvironment) -> tuple[str, ...]
 def _links_to_nowhere(host: Host, environment: PythonEnvironment) -> dict[str, tuple[str, ...]]:
     """For each package of which files are gone, the links in their place and above them that lead nowhere."""
     torch = environment.torch.value
-    gone = {one.name: [file.path for file in one.damaged] for one in environment.distributions.value or ()}
+    gone = {one.name: [file.path for file in one.damaged] for one in environment.packages}
     gone["torch"] = [*gone.get("torch", ()), *(file.path for file in (torch.damaged if torch else ()))]
     folder = _package_folder(environment)
-    for name in JUDGED & {one.name for one in environment.distributions.value or ()}:
+    for name in JUDGED & {one.name for one in environment.packages}:
         gone.setdefault(name, []).append(posixpath.join(folder, name, "__init__.py"))
     found = {}
     for name, paths in gone.items():
@@ -90,7 +90,7 @@ def _places(path: str, folder: str) -> Iterable[str]:
 
 
 def _required(environment: PythonEnvironment) -> set[str]:
-    lines = (line for one in environment.distributions.value or () for line in one.requires)
+    lines = (line for one in environment.packages for line in one.requires)
     return {found.name for line in lines if (found := parsed(line))}
 
 

@@ -116,21 +116,18 @@ class _Choosing:
         found: list[tuple[Choice, str]] = [(best, newest)] if best else []
         spared = without_its_issues(self.situation, best, sound) if best else ()
         found += [(choice, "without the known issue of the build above") for choice in spared]
+        half_served = best is not None and best.driver == "minor-version"
+        without_linalg = best is not None and best.linalg == "no"
+        of_amd = best is not None and best.origin == "amd"
         kinds = (
-            ("the driver fully supports its CUDA", [c for c in sound if c.driver == "serves"]),
-            ("all of torch.linalg runs on it", [c for c in sound if c.linalg != "no"]),
+            ("the driver fully supports its CUDA", [c for c in sound if half_served and c.driver == "serves"]),
+            ("all of torch.linalg runs on it", [c for c in sound if without_linalg and c.linalg != "no"]),
             ("keeps the installed version", list(self._same_version())),
             ("the package index's own build: needs no other index", [c for c in sound if not c.index_url]),
-            ("from torch's own index", [c for c in sound if c.origin == "download.pytorch.org"]),
+            ("from torch's own index", [c for c in sound if of_amd and c.origin == "download.pytorch.org"]),
             ("nobody supports it yet", [c for c in choices if merely_built(c)]),
         )
-        for number, (why, pool) in enumerate(kinds):
-            if number == 0 and best and best.driver != "minor-version":
-                continue
-            if number == 1 and not (best and best.linalg == "no"):
-                continue
-            if number == 4 and not (best and best.origin == "amd"):
-                continue
+        for why, pool in kinds:
             first = next(iter(pool), None)
             taken = {(choice.version, choice.build) for choice, _ in found}
             if first and (first.version, first.build) not in taken:

@@ -21,10 +21,11 @@ from gpudoctor.frameworks.gpu_builds import (
     supports,
     target_of,
 )
+from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.frameworks.required_release import value_of
 from gpudoctor.frameworks.torch.runtime_libraries import depends_on_torch
 from gpudoctor.machine import Gpu
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, major_of
 from gpudoctor.planner.commands import package_commands
 from gpudoctor.planner.place import place
 from gpudoctor.planner.plan import steps_for_all
@@ -212,9 +213,9 @@ class _Choosing:
             yield f"{self.installed.text} is installed"
 
     def _shared_libraries(self, row: FrameworkBuild) -> Iterator[str]:
-        major = (row.cuda or "").partition(".")[0]
+        major = major_of(row.cuda)
         for one in self.situation.frameworks if major else ():
-            if one.name != row.framework and (one.cuda or "").partition(".")[0] == major:
+            if one.name != row.framework and major_of(one.cuda) == major:
                 yield f"shares its CUDA {major} libraries with the installed {one.named}"
 
     def _required_torch(self, row: FrameworkBuild, release: str) -> Iterator[str]:
@@ -278,10 +279,8 @@ class _Choosing:
 
 def _requirement(package: object) -> str:
     assert isinstance(package, ReplacePackage)
-    extra = f"[{package.extra}]" if package.extra else ""
-    return f"{package.name}{extra}{package.specifier}"
+    return PackageSpec(package.name, package.specifier, package.extra).text
 
 
 def _distribution(row: FrameworkBuild) -> str:
-    extra = f"[{row.extra}]" if row.extra else ""
-    return f"{row.install or row.package}{extra}" + (f" {row.newest or row.version or ''}".rstrip())
+    return f"{row.with_extra if row.install else row.package} {row.newest or row.version or ''}".rstrip()

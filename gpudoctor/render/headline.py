@@ -110,16 +110,13 @@ def _without_problems(report: Report, look: ReportStyle) -> Line:
 
 def _unread_torch(report: Report) -> str:
     """Why it is unknown which torch is installed; "" where it is known, or known that there is none."""
-    environment = report.machine.environment.value
-    undecided = environment is not None and environment.torch.undecided and report.subject.kind == "machine"
-    return environment.torch.why if environment and undecided else ""
+    looked = report.machine.environment.known and report.subject.kind == "machine"
+    return report.machine.examined.torch.why if looked and report.machine.examined.torch.undecided else ""
 
 
 def other_frameworks(report: Report) -> str:
     """The frameworks beside torch: "jax 0.12.0 and onnxruntime 1.31.1"."""
-    environment = report.machine.environment.value
-    found = environment.frameworks.others if environment else ()
-    return " and ".join(f"{one.name} {one.version}" for one in found)
+    return " and ".join(f"{one.name} {one.version}" for one in report.machine.examined.frameworks.others)
 
 
 def _scope(report: Report, computed: list[SmokeKernel], *, on_gpu: bool) -> str:

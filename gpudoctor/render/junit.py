@@ -25,7 +25,7 @@ def junit(report: Report, checks: Sequence[Check[Any]]) -> str:
     for id in (*(ignored.id for ignored in report.ignored), *(q.id for q in report.not_judged if q.matters)):
         names.setdefault(id, "not-judged")
     root = Element("testsuites", name="gpudoctor")
-    suite = SubElement(root, "testsuite", name=_text(f"gpudoctor {report.subject.label}"))
+    suite = SubElement(root, "testsuite", name=printable(f"gpudoctor {report.subject.label}"))
     _properties(suite, report)
     for id, slug in sorted(names.items()):
         _case(suite, id, slug, report)
@@ -54,7 +54,7 @@ def _properties(suite: Element, report: Report) -> None:
         "level": report.machine.level,
     }
     for name, value in facts.items():
-        SubElement(properties, "property", name=name, value=_text(value))
+        SubElement(properties, "property", name=name, value=printable(value))
 
 
 def _case(suite: Element, id: str, slug: str, report: Report) -> None:
@@ -66,24 +66,21 @@ def _case(suite: Element, id: str, slug: str, report: Report) -> None:
     open_questions = [question for question in report.not_judged if question.id == id]
     essential = [question for question in open_questions if question.matters]
     if errors:
-        failure = SubElement(situation, "failure", type=slug, message=_text(one_line(errors[0].message)))
-        failure.text = _text("\n\n".join(_finding_text(finding) for finding in errors))
+        failure = SubElement(situation, "failure", type=slug, message=printable(one_line(errors[0].message)))
+        failure.text = printable("\n\n".join(_finding_text(finding) for finding in errors))
     elif essential:
-        error = SubElement(situation, "error", type="not-judged", message=_text(one_line(essential[0].why)))
-        error.text = _text("\n".join(f"could not check: {question.why}" for question in essential))
+        error = SubElement(situation, "error", type="not-judged", message=printable(one_line(essential[0].why)))
+        error.text = printable("\n".join(f"could not check: {question.why}" for question in essential))
     elif ignored := next((ignored for ignored in report.ignored if ignored.id == id), None):
         why = f"ignored: {ignored.why}" if ignored.why else "ignored"
-        SubElement(situation, "skipped", type="ignored", message=_text(one_line(why)))
+        SubElement(situation, "skipped", type="ignored", message=printable(one_line(why)))
     elif open_questions and not findings:
-        SubElement(situation, "skipped", type="not-judged", message=_text(one_line(open_questions[0].why)))
+        SubElement(situation, "skipped", type="not-judged", message=printable(one_line(open_questions[0].why)))
     if remarks:
-        SubElement(situation, "system-out").text = _text("\n\n".join(_finding_text(finding) for finding in remarks))
+        SubElement(situation, "system-out").text = printable(
+            "\n\n".join(_finding_text(finding) for finding in remarks)
+        )
 
 
 def _finding_text(finding: ReportedFinding) -> str:
     return "\n".join((f"{finding.severity}: {finding.subject}", *finding_lines(finding)))
-
-
-def _text(text: str) -> str:
-    """Text that XML 1.0 can hold: control characters, lone surrogates and the like are made visible."""
-    return printable(text)

@@ -62,8 +62,7 @@ def _next(report: Report, look: ReportStyle) -> Advice:
         return _after_image(first, look.again)
     if first is not None:
         return _after_problem(first, report, look)
-    pasted = report.machine.pasted
-    if pasted is not None and pasted.foreign:
+    if report.machine.text.foreign:
         return "gpudoctor runs on Linux and in WSL2.", ("gpudoctor", "explain", _FOREIGN)
     if report.subject.kind == "text":
         return "`gpudoctor check` on the machine itself tells more than a text.", _THERE
@@ -142,8 +141,7 @@ def _same(command: str, again: tuple[str, ...]) -> tuple[str, ...]:
 
 def _after_problem(first: ReportedFinding, report: Report, look: ReportStyle) -> Advice:
     explain, kind = f"`gpudoctor explain {first.id}` tells more.", report.subject.kind
-    pasted = report.machine.pasted
-    if not first.fixes or (pasted is not None and pasted.foreign):
+    if not first.fixes or report.machine.text.foreign:
         return "`gpudoctor explain` tells more.", ("gpudoctor", "explain", first.id)
     if first.slug == "torch-missing" and kind != "text":
         return _to_compute(report, look)

@@ -51,12 +51,12 @@ def found_and_needed(finding: ReportedFinding) -> Iterator[tuple[str, str]]:
 
 def origins(finding: ReportedFinding, report: Report) -> Iterator[str]:
     """Where packages come from that lie outside of the environment: "torchvision 0.20.1 comes from ~/.local ..."."""
-    environment, named = report.machine.environment.value, report.machine.variables.get("PYTHONPATH", "").split(":")
-    if environment is None or not environment.prefix:
+    prefix, named = report.machine.examined.prefix, report.machine.variables.get("PYTHONPATH", "").split(":")
+    if not prefix:
         return
     for package in finding.evidence:
         folder, _, record = package.source.rpartition("/")
-        own = folder.startswith(f"{environment.prefix.rstrip('/')}/")
+        own = folder.startswith(f"{prefix.rstrip('/')}/")
         if own or not record.endswith((".dist-info", ".egg-info")):
             continue
         where = (

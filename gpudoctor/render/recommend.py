@@ -107,8 +107,7 @@ def _next(
     the way."""
     from gpudoctor.situation.installer import installer
 
-    environment = machine.environment.value
-    pip = environment is None or installer(environment) != "uv"
+    pip = not machine.environment.known or installer(machine.examined) != "uv"
     best = best_command(answer, pip=pip) if answer.known and (served or not answer.gpus) else None
     page = served[0].instructions if served and not best else ""
     yield []
@@ -137,8 +136,7 @@ def _subject(answer: Recommendation, machine: Machine) -> str:
     gpus = [_gpu(gpu) for gpu in answer.gpus] or ["no GPU"]
     # Jetson Linux has driver numbers of its own, which decide nothing.
     nvidia = any(gpu.vendor == "nvidia" for gpu in answer.gpus) and not machine.system.jetson.known
-    environment = machine.environment.value
-    python = f"Python {(environment and environment.python.value) or 'unknown'}"
+    python = f"Python {machine.examined.python.value or 'unknown'}"
     parts = (", ".join(gpus), f"driver {driver_shown(machine)}" if nvidia else "", python, machine.system.platform)
     return ", ".join(filter(None, parts))
 

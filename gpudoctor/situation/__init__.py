@@ -64,19 +64,24 @@ class Situation:
         return tuple(gpu for gpu in self.usable if gpu.vendor == vendor)
 
     @property
-    def environment(self) -> PythonEnvironment | None:
-        """The examined Python environment, if there is one."""
-        return self.machine.environment.value
+    def environment(self) -> PythonEnvironment:
+        """The examined Python environment; where there is none, a record of which nothing is known."""
+        return self.machine.examined
 
     @property
     def python(self) -> str | None:
         """Python of the examined environment as wheels name it ("3.12", "3.13t"); None: not known."""
-        return self.environment.python.value if self.environment else None
+        return self.environment.python.value
 
     @property
     def torch(self) -> Torch | None:
         """The torch of the examined environment, if there is one."""
         return self.machine.torch
+
+    @property
+    def torch_cuda(self) -> str:
+        """The CUDA that it was built with; "" if it was built with none, or there is no torch."""
+        return (self.torch.cuda if self.torch else None) or ""
 
     def build_of(self, torch: Torch | None) -> TorchBuild | None:
         """The matrix's row of a torch on this platform, if it has one."""
@@ -96,8 +101,8 @@ class Situation:
         """Whether the import of what a package brings was tried, and works."""
         if package == "torch":
             return self.torch_imported
-        tried = self.environment.frameworks.imports if self.environment else ()
-        return any(one.package == package and one.trial.value is not None and one.trial.value.ok for one in tried)
+        tried = (one.trial.value for one in self.environment.frameworks.imports if one.package == package)
+        return any(trial is not None and trial.ok for trial in tried)
 
     @property
     def torch_target(self) -> Vendor | Literal["cpu"] | None:

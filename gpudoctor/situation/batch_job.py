@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.finding import Fix, by_hand
+from gpudoctor.machine import VISIBILITY
 from gpudoctor.situation import Situation
 
 WITHOUT_GPU = "job-without-gpu"
@@ -14,12 +15,11 @@ _ASK = {
     "sge": "submit with `-l gpu=1`",
     "htcondor": "put `request_gpus = 1` into the submit file",
 }
-_VISIBILITY = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 def cpu_task(situation: Situation) -> bool:
     """Whether this is a task of a batch system or of Ray that hides all GPUs on purpose, to run on the CPU."""
-    return situation.machine.system.job.known and any(situation.variable(name) == "" for name in _VISIBILITY)
+    return situation.machine.system.job.known and any(situation.variable(name) == "" for name in VISIBILITY)
 
 
 def without_request(situation: Situation) -> bool:

@@ -9,9 +9,7 @@ _FULL = 0.97
 
 def why_busy(gpu: Gpu) -> str:
     """Why a new program cannot compute on this GPU now: its mode, or other programs; "" if nothing prevents it."""
-    state = gpu.nvml
-    if state is None:
-        return ""
+    state = gpu.asked
     if state.compute_mode == "prohibited":
         return "its compute mode allows no program (prohibited)"
     if state.compute_mode == "exclusive" and state.processes:

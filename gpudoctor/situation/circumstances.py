@@ -22,11 +22,11 @@ ASKS_FOR_GPU = "recommend --gpu NAME"
 
 def told_circumstances(situation: Situation) -> tuple[tuple[ToldCircumstance, Told], ...]:
     """The circumstances that a pasted text tells and that concern the GPUs it is about."""
-    pasted = situation.machine.pasted
-    if pasted is None or not pasted.told:
+    told = situation.machine.text.told
+    if not told:
         return ()
     rows = {row.id: row for row in situation.matrix.tables.told_circumstances}
-    known = ((rows[one.circumstance], one) for one in pasted.told if one.circumstance in rows)
+    known = ((rows[one.circumstance], one) for one in told if one.circumstance in rows)
     return tuple((row, one) for row, one in known if row.vendor == "any" or _concerned(situation, row, one))
 
 
@@ -41,8 +41,7 @@ def _concerned(situation: Situation, row: ToldCircumstance, said: Told) -> bool:
     vendors = {gpu.vendor for gpu in situation.machine.gpus}
     if situation.built_for:
         vendors.add(situation.built_for)
-    pasted = situation.machine.pasted
-    return row.vendor in (vendors or {(pasted and pasted.vendor) or vendor_named(said.text) or "nvidia"})
+    return row.vendor in (vendors or {situation.machine.text.vendor or vendor_named(said.text) or "nvidia"})
 
 
 def fix_of(row: ToldCircumstance, situation: Situation) -> Fix:
@@ -50,8 +49,8 @@ def fix_of(row: ToldCircumstance, situation: Situation) -> Fix:
     job = situation.machine.system.job.value
     if row.slug == WITHOUT_GPU and job is not None:
         return ask_for_gpus(job.kind)
-    told = situation.machine.pasted.told if situation.machine.pasted else ()
-    vendor = vendor_of_messages(situation) or vendor_named("\n".join(one.text for one in told))
+    told = "\n".join(one.text for one in situation.machine.text.told)
+    vendor = vendor_of_messages(situation) or vendor_named(told)
     words = for_these_gpus(for_vendor(row.workaround, vendor), situation)
     return by_hand(words, words)
 

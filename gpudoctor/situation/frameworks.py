@@ -74,12 +74,11 @@ class InstalledFramework(Struct, frozen=True):
         return self.named + (f" ({made_for})" if made_for else "")
 
 
-def installed_frameworks(environment: PythonEnvironment | None, matrix: Matrix) -> tuple[InstalledFramework, ...]:
+def installed_frameworks(environment: PythonEnvironment, matrix: Matrix) -> tuple[InstalledFramework, ...]:
     """The frameworks beside torch, in the matrix's order."""
-    listed = environment.distributions.value if environment else None
-    if environment is None or not listed:
+    by_name = {one.name: one for one in environment.packages}
+    if not by_name:
         return ()
-    by_name = {one.name: one for one in listed}
     found = (_installed(row, by_name, environment, matrix) for row in matrix.tables.frameworks)
     return tuple(one for one in found if one is not None)
 

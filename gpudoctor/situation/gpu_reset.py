@@ -11,8 +11,8 @@ EFFECTS_OF_A_LOST_GPU = ("driver-init-failed-hw", "driver-init-failed-bios", "no
 
 def awaits_mig(gpu: Gpu) -> bool:
     """Whether MIG mode was switched on or off, which takes effect at the GPU's next reset."""
-    nvml = gpu.nvml
-    return nvml is not None and None not in (nvml.mig, nvml.mig_pending) and nvml.mig != nvml.mig_pending
+    now, then = gpu.asked.mig, gpu.asked.mig_pending
+    return None not in (now, then) and now != then
 
 
 def reset(*gpus: Gpu, drained: bool = False) -> Fix:

@@ -13,8 +13,7 @@ NO_USER_SITE = "PYTHONNOUSERSITE"
 
 def from_pythonpath(situation: Situation, path: str) -> bool:
     """Whether Python finds a file in a folder of PYTHONPATH that is none of the environment's own."""
-    environment = situation.environment
-    own = environment.site_packages if environment else ()
+    own = situation.environment.site_packages
     folders = (posixpath.normpath(part) for part in (situation.variable("PYTHONPATH") or "").split(":") if part)
     return any(path.startswith(f"{folder.rstrip('/')}/") for folder in folders if folder not in own)
 
@@ -28,10 +27,9 @@ def user_site_ahead(environment: PythonEnvironment) -> str:
 
 def remedy_for_path(situation: Situation, path: str, why: str) -> VariableRemedy | None:
     """The variable that keeps Python from finding a file outside of the environment before its own packages."""
-    environment = situation.environment
     if from_pythonpath(situation, path):
         return UnsetVariable("PYTHONPATH", why=why)
-    user = user_site_ahead(environment) if environment else ""
+    user = user_site_ahead(situation.environment)
     return SetVariable(NO_USER_SITE, "1", why=why) if user and path.startswith(f"{user}/") else None
 
 

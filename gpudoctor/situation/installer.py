@@ -39,9 +39,8 @@ def refusal(situation: Situation, name: str, version: str) -> str:
     """Why the installer's configuration excludes a version of a package; "" if it does not."""
     if constraint := excluding(situation, name, version):
         return f"the constraint {with_place(constraint)} excludes it"
-    environment = situation.environment
-    configured = settings(environment) if environment else None
-    if configured is None or not configured.no_index or configured.wheels is None:
+    configured = settings(situation.environment)
+    if not configured.no_index or configured.wheels is None:
         return ""
     if not _has_wheel(configured, name, version, situation.python):
         places = " ".join(configured.find_links) or "no folder of wheels"
@@ -66,8 +65,7 @@ def excluding_all(situation: Situation, name: str, specifier: str) -> Constraint
 
 
 def _limits(situation: Situation, name: str) -> Iterator[Constraint]:
-    environment = situation.environment
-    limits = settings(environment).constraints if environment else ()
+    limits = settings(situation.environment).constraints
     yield from (one for one in limits if one.name == name and applies(one.marker, situation.markers))
 
 

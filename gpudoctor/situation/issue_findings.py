@@ -90,7 +90,7 @@ def _symptoms(situation: Situation, row: KnownIssue) -> tuple[LogFault, ...]:
 
 def of_slug(situation: Situation, slug: str) -> Iterator[Finding]:
     """One finding for each row of that slug that matches."""
-    for row in situation.matrix.known_issues():
+    for row in situation.matrix.tables.known_issues:
         if row.slug != slug or not _matches(situation, row.when) or worked_around(row, situation):
             continue
         symptoms = _symptoms(situation, row)
@@ -101,7 +101,7 @@ def of_slug(situation: Situation, slug: str) -> Iterator[Finding]:
 
 def remarks_on_torch(situation: Situation) -> Iterator[Finding]:
     """The notes that another build of torch would not have."""
-    rows = {row.id: row for row in situation.matrix.known_issues()}
+    rows = {row.id: row for row in situation.matrix.tables.known_issues}
     for found in of_slug(situation, GENERAL):
         if found.severity == "note" and about_builds(rows[found.subject].when):
             yield found
@@ -111,7 +111,7 @@ def firmware_in_question(situation: Situation) -> bool:
     """Whether an issue of some firmware release is about a GPU here, and nothing tells the release."""
     return situation.machine.amd.firmware_package.undecided and any(
         row.when.firmware and any(not states_firmware(row.when, gpu) for gpu in _concerned(situation, row.when))
-        for row in situation.matrix.known_issues()
+        for row in situation.matrix.tables.known_issues
     )
 
 

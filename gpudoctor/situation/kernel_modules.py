@@ -36,16 +36,16 @@ def is_nvidia_core(name: str) -> bool:
     return bool(re.fullmatch(r"nvidia(_(current|tesla|legacy|open|srv|\d+)\w*)?", name.replace("-", "_")))
 
 
-def for_running_kernel(situation: Situation, modules: tuple[InstalledModule, ...]) -> InstalledModule | None:
-    """The module that was built for the running kernel."""
+def for_running_kernel(situation: Situation) -> InstalledModule | None:
+    """The one that was built for the running kernel."""
     kernel = situation.machine.system.kernel.value
-    return next((module for module in modules if module.kernel == kernel), None)
+    return next((module for module in core_modules(situation) if module.kernel == kernel), None)
 
 
 def version_on_disk(situation: Situation) -> str | None:
     """Version of the NVIDIA module for the running kernel, by its file, else by the DKMS tree that it was built
     from."""
-    module = for_running_kernel(situation, core_modules(situation))
+    module = for_running_kernel(situation)
     if module is not None and module.version:
         return module.version
     if module is None and situation.machine.nvidia.modules_installed.known:
@@ -164,16 +164,16 @@ def newer_than_described_kernel(situation: Situation) -> tuple[Gpu, ...]:
 
 def _reached(situation: Situation) -> bool:
     """Whether a text shows that its kernel's driver has the GPU: torch, a tool of ROCm or the kernel log found it."""
-    text, amd = situation.machine.pasted, situation.machine.amd
+    text, amd = situation.machine.text, situation.machine.amd
     listed = (amd.hsa.value is not None and amd.hsa.value.lists_gpu) or amd.smi.known
     used = any(fault.kind in _WHILE_IN_USE for fault in situation.machine.log_faults)
-    return (text is not None and bool(text.works or text.started)) or listed or used
+    return bool(text.works or text.started) or listed or used
 
 
 def _missed(situation: Situation) -> bool:
     """Whether a text shows that nothing finds the GPU: torch counted none, amdgpu did not start it, or a program says
     what an old kernel may be the cause of."""
-    trial = situation.torch.trial.value if situation.torch else None
+    trial = situation.torch_trial
     refused = any(fault.kind in _NOT_STARTED for fault in situation.machine.log_faults)
     told = any(row is not None and _TOO_OLD in row.causes for _, row in seen_errors(situation))
     return (trial is not None and trial.device_count == 0) or refused or told

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gpudoctor.finding import SEVERITIES
 from gpudoctor.machine import Gpu, Machine
-from gpudoctor.matrix.versions import local_version, matches, package_matches
+from gpudoctor.matrix.versions import local_version, major_of, matches, package_matches
 from gpudoctor.situation import Situation, answer_once
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def against_builds(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIs
     symptom do not count, nor those that no choice of a build avoids."""
     return tuple(
         row
-        for row in situation.matrix.known_issues()
+        for row in situation.matrix.tables.known_issues
         if (row.trigger == "facts" or (row.trigger == "workload" and row.severity != "note"))
         and about_builds(row.when)
         and concerned_gpus(row.when, gpus)
@@ -174,7 +174,7 @@ def of_release(situation: Situation, gpus: tuple[Gpu, ...], package: str, versio
 
     found = (
         row
-        for row in situation.matrix.known_issues()
+        for row in situation.matrix.tables.known_issues
         if row.trigger == "facts"
         and any(wanted.package == package for wanted in row.when.packages)
         and holds_here(row.when, situation, gpus)
@@ -187,7 +187,7 @@ def of_machine(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[KnownIssue,
     """The issues that these GPUs have here by facts alone, whatever is installed: of a kernel, a driver, firmware."""
     return tuple(
         row
-        for row in situation.matrix.known_issues()
+        for row in situation.matrix.tables.known_issues
         if row.trigger == "facts"
         and not (about_builds(row.when) or row.when.packages)
         and holds_here(row.when, situation, gpus)
@@ -202,7 +202,7 @@ def version_beside(situation: Situation, build: Build, name: str) -> str | None:
         return of_rocm[1] if of_rocm else None
     if not re.match(_TORCHS_OWN, name):
         return installed_version(situation, name)
-    release, major = situation.matrix.torch.release(build.version), (build.cuda or "").partition(".")[0]
+    release, major = situation.matrix.torch.release(build.version), major_of(build.cuda)
     if release is None:
         return None
     pins = {

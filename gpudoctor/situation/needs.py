@@ -78,7 +78,7 @@ def gpus_or_selection(situation: Situation) -> bool:
 def torch_without_record(situation: Situation) -> bool:
     """There is a torch without a whole record of its installation, or something is left of one."""
     if situation.torch is None:
-        return situation.environment is not None and bool(situation.environment.torch_remains)
+        return bool(situation.environment.torch_remains)
     record = situation.machine.installed("torch")
     return record is None or bool(record.lacks)
 
@@ -137,7 +137,7 @@ def other_frameworks(situation: Situation) -> bool:
 
 def imports(situation: Situation) -> bool:
     """The import of another module than torch was tried."""
-    return situation.environment is not None and bool(situation.environment.frameworks.imports)
+    return bool(situation.environment.frameworks.imports)
 
 
 def framework_variables(situation: Situation) -> bool:
@@ -145,7 +145,7 @@ def framework_variables(situation: Situation) -> bool:
     tables = situation.matrix.tables
     names = {name for row in tables.framework_variables for name in row.variables}
     names |= {row.variable for row in tables.framework_flags}
-    settings = situation.environment.frameworks.settings if situation.environment else ()
+    settings = situation.environment.frameworks.settings
     nameless = situation.machine.system.user.nameless
     return bool(settings) or nameless or any(situation.variable(name) is not None for name in names)
 
@@ -153,8 +153,8 @@ def framework_variables(situation: Situation) -> bool:
 def computing_packages(situation: Situation) -> bool:
     """A package has libraries that compute on GPUs; or nobody sees them, and it is only named or the matrix tells
     its oldest GPU, or how it comes without them."""
-    environment, packages = situation.environment, situation.machine.packages
-    if environment and environment.extensions:
+    packages = situation.machine.packages
+    if situation.machine.extensions:
         return True
     rows = situation.matrix.tables.extension_builds if packages else ()
     told = {row.package for row in rows if row.least or row.skip}
@@ -183,25 +183,22 @@ def packages_of_one_release(situation: Situation) -> bool:
 
 def interrupted_installs(situation: Situation) -> bool:
     """An install, update or uninstall of a package other than torch was interrupted."""
-    environment = situation.environment
     lacking = any("METADATA" in one.lacks and one.path.endswith(".dist-info") for one in situation.machine.packages)
-    return lacking or (environment is not None and bool(environment.interrupted))
+    return lacking or bool(situation.environment.interrupted)
 
 
 def start_faults(situation: Situation) -> bool:
     """Python stops before it imports anything."""
-    return bool(situation.environment and situation.environment.start_faults)
+    return bool(situation.environment.start_faults)
 
 
 def environment_faults(situation: Situation) -> bool:
     """Python does not start, Python or pip is of another environment, or this user may not read what is installed."""
     environment = situation.environment
-    if environment is None:
-        return False
     another = bool(environment.pip_starts or environment.instead_of)
     return another or environment.torch.state == "denied" or start_faults(situation)
 
 
 def shadows(situation: Situation) -> bool:
     """A folder or file takes the place of a module that a framework imports."""
-    return situation.environment is not None and bool(situation.environment.shadows)
+    return bool(situation.environment.shadows)

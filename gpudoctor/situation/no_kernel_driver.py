@@ -72,7 +72,7 @@ def gpus_that_work(situation: Situation) -> tuple[Gpu, ...]:
 def loads_at_first_use(situation: Situation) -> bool:
     """Whether the first CUDA program loads NVIDIA's module, which is installed for this kernel, and nothing is known
     to keep it from that. It does not say yet whether it works."""
-    ready = for_running_kernel(situation, core_modules(situation)) is not None
+    ready = for_running_kernel(situation) is not None
     unloaded = ready and situation.machine.nvidia.module.absent and not situation.in_container
     return unloaded and _awaits_first_use(situation) and bool(because(situation, "no-driver"))
 
@@ -204,7 +204,7 @@ def _nvidia_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     if not loaded:
         modules = core_modules(situation)
         known = situation.machine.nvidia.modules_installed.known
-        ready = for_running_kernel(situation, modules) is not None
+        ready = for_running_kernel(situation) is not None
         rules = blocking_rules(situation, "nvidia")
         if rules and (modules or not known) and not _until_first_use(situation, rules):
             yield "module-blacklisted"

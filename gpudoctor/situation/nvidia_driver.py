@@ -9,7 +9,7 @@ from gpudoctor.machine import ASSUMED, DESCRIBED, Gpu, Library, Machine
 from gpudoctor.matrix.versions import at_least, figures
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.kernel_log import lines_about
-from gpudoctor.situation.kernel_modules import core_modules, for_running_kernel, version_on_disk
+from gpudoctor.situation.kernel_modules import for_running_kernel, version_on_disk
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.nvidia import DriverVerdict
@@ -36,7 +36,7 @@ def kernel_driver(situation: Situation) -> tuple[str | None, ModuleFlavour | Non
     nvidia = situation.machine.nvidia
     if nvidia.module.value:
         return nvidia.module.value.version, nvidia.module.value.flavour, nvidia.module.source
-    if not situation.in_container and (module := for_running_kernel(situation, core_modules(situation))):
+    if not situation.in_container and (module := for_running_kernel(situation)):
         return version_on_disk(situation) or nvidia.userland.value, module.flavour, module.path
     return nvidia.userland.value or _answered_version(situation.machine), None, nvidia.userland.source
 
@@ -84,8 +84,7 @@ def no_driver(machine: Machine) -> bool:
 
 def has_own_numbers(machine: Machine) -> bool:
     """Whether driver numbers are not those of Linux: Windows has its own, also in WSL2, and Jetson that of L4T."""
-    on_windows = machine.pasted is not None and machine.pasted.foreign == "windows"
-    return on_windows or machine.system.wsl.known or machine.system.jetson.known
+    return machine.text.foreign == "windows" or machine.system.wsl.known or machine.system.jetson.known
 
 
 def has_server_stack(situation: Situation, sm: str) -> bool:
@@ -191,7 +190,7 @@ def _is_older(situation: Situation, gpu: Gpu) -> bool:
     """Whether the driver is older than the first one that knows the GPU's chip, as far as its version is given; or
     does not list the GPU, and did not take it."""
     version, _, _ = kernel_driver(situation)
-    if version is None or (gpu.nvml is not None and gpu.nvml.capability is not None):
+    if version is None or gpu.asked.capability is not None:
         return False
     first = situation.matrix.nvidia.first_driver(gpu.arch.value, gpu.chip)
     there = figures(version)

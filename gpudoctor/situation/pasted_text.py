@@ -74,9 +74,7 @@ _ELSEWHERE = {
 
 def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
     """The finding, as a note where the text shows that a GPU was used; and with fixes that exist on its system."""
-    text = situation.machine.pasted
-    if text is None:
-        return finding
+    text = situation.machine.text
     if text.works and _is_refuted(finding, situation):
         said = Evidence("torch.cuda.is_available()", "True", text.works)
         message = f"{finding.message} torch found a GPU all the same: nothing has to be done."
@@ -105,8 +103,7 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
 
 
 def _may_be_nvidia(situation: Situation) -> bool:
-    text = situation.machine.pasted
-    return not situation.machine.of_vendor("amd") and (text is None or text.vendor != "amd")
+    return not situation.machine.of_vendor("amd") and situation.machine.text.vendor != "amd"
 
 
 def _torch_for_windows(situation: Situation) -> Fix:
@@ -133,7 +130,7 @@ def _only_in_wsl(remedy: AnyRemedy) -> bool:
 
 def _said_to_work(finding: Finding, situation: Situation) -> Evidence | None:
     """Where the text says that all works now. What was seen to fail did fail."""
-    works = situation.machine.pasted.tells(WORKS_NOW) if situation.machine.pasted else None
+    works = situation.machine.text.tells(WORKS_NOW)
     if works is None or any(item.fact in _SEEN for item in finding.evidence):
         return None
     return Evidence("the text", works.text, f"text, line {works.line}")

@@ -25,8 +25,7 @@ def vendor_of_messages(situation: Situation) -> Vendor | None:
     vendors = {gpu.vendor for gpu in situation.machine.gpus}
     if len(vendors) == 1:
         return next(iter(vendors))
-    pasted = situation.machine.pasted
-    return pasted.vendor if pasted and not vendors else None
+    return None if vendors else situation.machine.text.vendor
 
 
 @answer_once

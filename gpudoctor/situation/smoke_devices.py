@@ -46,7 +46,7 @@ def _address(bdf: str | None) -> str:
 
 def _has_uuid(gpu: Gpu, uuid: str) -> bool:
     """Whether the UUID is that of the GPU or of one of its slices. torch writes both in the same form."""
-    slices = [mig.uuid for mig in gpu.nvml.mig_devices] if gpu.nvml else []
+    slices = [mig.uuid for mig in gpu.asked.mig_devices]
     return _plain(uuid) in {_plain(name) for name in (gpu.uuid, *slices)} - {""}
 
 

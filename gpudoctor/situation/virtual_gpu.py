@@ -23,7 +23,7 @@ UNSUPPORTED = "nvidia-unsupported"
 def is_vgpu(gpu: Gpu) -> bool:
     """Whether a GPU is a part that a hypervisor lends: NVML says so, else its name ends in the type of a vGPU
     ("NVIDIA A10-24Q")."""
-    mode = gpu.nvml.virtualization if gpu.nvml else None
+    mode = gpu.asked.virtualization
     return mode == "vgpu" if mode else vgpu_series(gpu.name) is not None
 
 

@@ -69,8 +69,8 @@ def _named(entry: str, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...] | None:
     silent = tuple(gpu for gpu in gpus if not gpu.uuid)
     if entry.startswith("MIG-"):
         # Only the driver tells the slices of a GPU.
-        silent = tuple(gpu for gpu in gpus if gpu.nvml is None or not gpu.nvml.uuid)
-        slices = {mig.uuid: gpu for gpu in gpus if gpu.nvml for mig in gpu.nvml.mig_devices if mig.uuid}
+        silent = tuple(gpu for gpu in gpus if not gpu.asked.uuid)
+        slices = {mig.uuid: gpu for gpu in gpus for mig in gpu.asked.mig_devices if mig.uuid}
         uuids = {**slices, **{f"MIG-{uuid}": gpu for uuid, gpu in uuids.items()}}
     small = entry.lower()
     found = tuple(gpu for uuid, gpu in uuids.items() if _begins_alike(uuid.lower(), small))

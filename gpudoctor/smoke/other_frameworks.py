@@ -32,7 +32,7 @@ _TELLING = r"(?i)error|fail|unable|cannot|not found|not installed|dlopen"
 _LAST_LINES, _LONGEST = 8, 2000
 
 
-def compute(host: Host, environment: PythonEnvironment | None, name: str, devices: tuple[str, ...] = ()) -> Smoke:
+def compute(host: Host, environment: PythonEnvironment, name: str, devices: tuple[str, ...] = ()) -> Smoke:
     """Where the framework computed, and whether it computed right; its devices, unless only the CPU was asked for.
     Raises InputError for an unknown device."""
     for device in devices:
@@ -40,7 +40,7 @@ def compute(host: Host, environment: PythonEnvironment | None, name: str, device
             raise InputError(f"{device!r} is no device of {name}. Devices are gpu:0, gpu:1 ..., cpu")
     gpu_asked, cpu_asked = any(one.startswith("gpu") for one in devices), set(devices) == {"cpu"}
     nothing = Smoke(level="quick", asked=True, gpu_asked=gpu_asked, cpu_asked=cpu_asked, framework=name)
-    if environment is None or not environment.interpreter:
+    if not environment.interpreter:
         return replace(nothing, why="there is no Python environment to run it in")
     if not environment.frameworks.files_of(name).source:
         return replace(nothing, why=f"{name} is not installed")

@@ -99,18 +99,18 @@ def _files_that_set(host: Host, prefix: str, variables: dict[str, str]) -> dict[
 
 def _with_torch_code(host: Host, machine: Machine, probing: Probing) -> Machine:
     """The architectures that torch's own libraries carry, where they lie there and can be read."""
-    environment, torch = machine.environment.value, machine.torch
-    if environment is None or torch is None or torch.has_cuda_libraries is not True:
+    environment, torch = machine.examined, machine.torch
+    if torch is None or torch.has_cuda_libraries is not True:
         return machine
     from gpudoctor.frameworks.torch.probes.code import read_torch_code
 
     archs = probing("torch code", lambda: read_torch_code(host, environment, torch.path), torch.archs)
-    return with_torch(machine, archs=archs)
+    return machine.with_torch_facts(archs=archs)
 
 
 def _with_extensions(host: Host, machine: Machine, probing: Probing) -> Machine:
-    environment = machine.environment.value
-    if environment is None or not environment.distributions.value:
+    environment = machine.examined
+    if not environment.distributions.value:
         return machine
     from gpudoctor.probes.extensions import read_extensions
 
@@ -121,12 +121,3 @@ def _with_extensions(host: Host, machine: Machine, probing: Probing) -> Machine:
     listing = replace(environment.distributions, value=distributions)
     found = replace(environment, extensions=extensions, distributions=listing)
     return machine.with_environment(found)
-
-
-def with_torch(machine: Machine, **facts: object) -> Machine:
-    """The machine with these facts of its torch."""
-    environment = machine.environment.value
-    assert environment is not None
-    assert environment.torch.value is not None
-    torch = replace(environment.torch, value=replace(environment.torch.value, **facts))
-    return machine.with_environment(environment.with_torch(torch))

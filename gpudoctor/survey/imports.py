@@ -23,7 +23,6 @@ from gpudoctor.probes.process_limits import process_limits
 from gpudoctor.probes.variables import relevant_variables
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.usable_gpus import has_usable_gpu
-from gpudoctor.survey.files import with_torch
 
 if TYPE_CHECKING:
     from gpudoctor.host import Host
@@ -49,8 +48,8 @@ def start_torch(
     chosen = request or session.Request(level=None)
     if run is not None:
         run = replace(run, gpu_asked=run.asked and chosen.gpu_asked, cpu_asked=run.asked and chosen.cpu_asked)
-    environment = machine.environment.value
-    if environment is None or machine.torch is None:
+    environment = machine.examined
+    if machine.torch is None:
         return machine if run is None else replace(machine, smoke=replace(run, why=_no_torch(machine)))
     beside = [one for name in compiled_for_it if (one := environment.distribution(name)) is not None]
     whole = replace(
@@ -73,7 +72,7 @@ def start_torch(
     trial = performed.trial
     if trial.value is not None and not trial.value.ok:
         trial = probing("failed import", lambda: _with_suspects(host, environment, trial, before), trial)
-    machine = replace(with_torch(machine, trial=trial), smoke=performed.smoke)
+    machine = replace(machine.with_torch_facts(trial=trial), smoke=performed.smoke)
     imports = (
         ModuleImport(one.name, one.name, one.version, "torch", found)
         for one, found in zip(beside, performed.beside, strict=False)
@@ -89,8 +88,8 @@ def import_others(
     host: Host, matrix: Matrix, machine: Machine, probing: Probing, stage: Callable[[str], None]
 ) -> Machine:
     """Import each installed framework beside torch once, in a child of the examined interpreter."""
-    environment = machine.environment.value
-    if environment is None or not environment.interpreter or not environment.distributions.value:
+    environment = machine.examined
+    if not environment.interpreter or not environment.distributions.value:
         return machine
     there = {one.name: one for one in environment.distributions.value if one.path}
     installed = [
@@ -117,8 +116,7 @@ def _with_imports(
     host: Host, machine: Machine, imports: Iterable[ModuleImport], before: ProcessLimits, probing: Probing
 ) -> Machine:
     """The machine with imports of modules beside torch, and the files that failed ones point at."""
-    environment = machine.environment.value
-    assert environment is not None
+    environment = machine.examined
     whole = []
     for one in imports:
         trial = one.trial
@@ -134,8 +132,8 @@ def _with_imports(
 
 def with_emptied_files(host: Host, matrix: Matrix, machine: Machine, probing: Probing) -> Machine:
     """The machine with all files of its GPU packages, and of what they require, in which nothing is left."""
-    environment = machine.environment.value
-    if environment is None or not environment.distributions.value:
+    environment = machine.examined
+    if not environment.distributions.value:
         return machine
     from gpudoctor.probes.emptied_files import with_emptied_files
 
@@ -164,9 +162,9 @@ def _with_suspects(
 
 
 def _no_torch(machine: Machine) -> str:
-    if machine.environment.value is None:
+    if not machine.environment.known:
         return "there is no Python environment to run them in"
-    torch = machine.environment.value.torch
+    torch = machine.examined.torch
     return "no torch is installed" if torch.absent else f"torch could not be looked into: {torch.why}"
 
 
@@ -174,7 +172,6 @@ def compute_with(framework: str, devices: tuple[str, ...], host: Host, machine: 
     """A matrix product with a framework beside torch, if it is installed."""
     from gpudoctor.smoke.other_frameworks import compute
 
-    environment = machine.environment.value
     crashed = Smoke(level="quick", why="the smoke program crashed", framework=framework)
-    smoke = probing("smoke", lambda: compute(host, environment, framework, devices), crashed)
+    smoke = probing("smoke", lambda: compute(host, machine.examined, framework, devices), crashed)
     return replace(machine, smoke=smoke, level="quick" if smoke.kernels else machine.level)

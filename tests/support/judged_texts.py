@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.engine import Judgement
+from gpudoctor.finding import Finding
 from gpudoctor.intake.text.reading import read_text
 from gpudoctor.machine import Machine
 from tests.support.check_cases import matrix
@@ -20,3 +21,12 @@ def judgement(text: str) -> Judgement:
 def problems(text: str) -> list[str]:
     """Slugs of errors and warnings, in order."""
     return [finding.slug for finding in judgement(text).findings if finding.severity != "note"]
+
+
+def first(text: str) -> Finding:
+    return judgement(text).findings[0]
+
+
+def advice(text: str) -> str:
+    """The fixes of the first problem, in words."""
+    return " ".join(str(fix) for fix in first(text).fixes)

@@ -11,7 +11,7 @@ from gpudoctor.frameworks.torch.installed_build import gpus_meant
 from gpudoctor.frameworks.torch.nearest_build import nearest
 from gpudoctor.machine import Torch
 from gpudoctor.machine.torch import COMPANIONS
-from gpudoctor.matrix.versions import figures, local_version, package_matches
+from gpudoctor.matrix.versions import local_version, major_of, package_matches
 from gpudoctor.situation import Situation, answer_once
 
 
@@ -21,20 +21,20 @@ def torch_of(situation: Situation, torch: Torch, wanted: str, packages: Iterable
     choices, _ = builds.candidates(situation, gpus_meant(situation))
     if torch.cuda and situation.machine.pasted and not situation.usable:  # a text that does not tell the GPU
         choices = tuple(choice for choice in choices if choice.cuda)
-    majors = {figures(cuda)[:1] for package in packages if (cuda := cuda_needed(situation, package))}
+    majors = {major_of(cuda) for package in packages if (cuda := cuda_needed(situation, package))}
     fitting = tuple(
         choice
         for choice in choices
-        if package_matches(wanted, choice.version) and (not choice.cuda or majors <= {figures(choice.cuda)[:1]})
+        if package_matches(wanted, choice.version) and (not choice.cuda or majors <= {major_of(choice.cuda)})
     )
     own = set(_cuda_of_programs(situation, packages))
-    fitting = tuple(choice for choice in fitting if choice.cuda and figures(choice.cuda)[:1] in own) or fitting
+    fitting = tuple(choice for choice in fitting if choice.cuda and major_of(choice.cuda) in own) or fitting
     alike = tuple(choice for choice in fitting if choice.build == torch.build)
     fitting = tuple(choice for choice in alike if choice.origin == torch.origin) or alike or fitting
     return tuple(builds.fix_by(situation, choice, torch) for choice in nearest(situation, fitting, torch)[:1])
 
 
-def _cuda_of_programs(situation: Situation, packages: Iterable[str]) -> Iterator[tuple[int, ...]]:
+def _cuda_of_programs(situation: Situation, packages: Iterable[str]) -> Iterator[int]:
     """Majors of the CUDA that the package index's wheels of programs need (SGLang's kernels), with any torch."""
     for row in situation.matrix.tables.frameworks_on_torch:
         for name in set(row.packages).intersection(packages) if row.chooses_torch else ():
@@ -43,7 +43,7 @@ def _cuda_of_programs(situation: Situation, packages: Iterable[str]) -> Iterator
                 dependent_row(situation, installed) if installed and not local_version(installed.version) else None
             )
             if known and known.cuda:
-                yield figures(known.cuda)[:1]
+                yield major_of(known.cuda)
 
 
 @answer_once

@@ -108,8 +108,7 @@ def candidates(
     """
     python = None if any_python else situation.python
     bench = Bench(situation, gpus, driver or driver_after_fix(situation, gpus))
-    pasted = situation.machine.pasted
-    on_windows = pasted is not None and pasted.foreign == "windows"  # there the package index has CPU builds alone
+    on_windows = situation.machine.text.foreign == "windows"  # there the package index has CPU builds alone
     origins = [origin for origin in INSTALLABLE if not (on_windows and origin == "pypi")]
     rows = (row for row in situation.matrix.torch.builds(situation.platform) if row.origin in origins)
     assessed = [_assess(bench, row, python) for row in rows]

@@ -13,7 +13,7 @@ from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.machine import Distribution, Extension, Torch
 from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.matrix.rows.packages import TorchDependent
-from gpudoctor.matrix.versions import figures, local_version, package_matches, public_version
+from gpudoctor.matrix.versions import figures, local_version, major_of, package_matches, public_version
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.extensions import alternatives
 
@@ -76,7 +76,7 @@ def needs_other_cuda(situation: Situation, installed: Distribution, torch: Torch
     """Whether that is another CUDA than torch's, or torch is for ROCm: nothing brings its runtime along. What its
     libraries miss tells more where they were read."""
     cuda = cuda_needed(situation, installed.name)
-    return bool(cuda and (torch.cuda or torch.rocm)) and figures(cuda or "")[:1] != figures(torch.cuda or "")[:1]
+    return bool(cuda and (torch.cuda or torch.rocm)) and major_of(cuda) != major_of(torch.cuda)
 
 
 def torch_mismatch(situation: Situation, package: str, compiled: tuple[str, ...] = ()) -> Severity | None:

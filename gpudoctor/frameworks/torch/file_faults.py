@@ -81,8 +81,7 @@ def _not_installed(suspect: SuspectFile) -> ImportFault:
 
 def _for_another(situation: Situation, suspect: SuspectFile) -> ImportFault:
     """A file that was made for another Python or processor: whatever came with it has to be installed by this one."""
-    python = situation.environment.python.value if situation.environment else None
-    here = f"Python {python}" if suspect.problem == "other-python" else situation.machine.system.arch.value
+    here = f"Python {situation.python}" if suspect.problem == "other-python" else situation.machine.system.arch.value
     why = f"{suspect.path} is for {suspect.detail}, and this is {here or 'another'}."
     if not suspect.owner:
         return ImportFault(why, (CREATE_AGAIN,))

@@ -247,7 +247,7 @@ def visible_as(situation: Situation, wanted: tuple[Gpu, ...]) -> tuple[tuple[str
     gpus = runtime_order(situation.machine, vendor)
     if vendor == "nvidia":
         gpus = tuple(gpu for gpu in gpus if not refusal(situation, gpu))
-        known = all(gpu.index is not None and not (gpu.nvml and gpu.nvml.mig) for gpu in gpus)
+        known = all(gpu.index is not None and not gpu.asked.mig for gpu in gpus)
         places = [str(place) for place, gpu in enumerate(gpus) if gpu in wanted]
         return (CUDA_ORDER, ("CUDA_VISIBLE_DEVICES", ",".join(places))) if known and places else ()
     rocr = situation.variable("ROCR_VISIBLE_DEVICES")

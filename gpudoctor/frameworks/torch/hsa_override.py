@@ -127,7 +127,7 @@ def _faults(matrix: Matrix, usable: dict[str, Override], rocm: str | None) -> bo
     """Whether a known issue says that an override of these targets fails on this ROCm."""
     if not rocm:
         return False
-    for issue in matrix.known_issues():
+    for issue in matrix.tables.known_issues:
         when = issue.when
         named = any(item.name == OVERRIDE for item in when.env)
         if named and when.rocm and set(when.gfx) & set(usable) and matches(when.rocm, rocm):

@@ -15,7 +15,7 @@ from gpudoctor.frameworks.torch.message_circumstances import (
 )
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
-from gpudoctor.machine import OVERRIDE, Gpu, Vendor
+from gpudoctor.machine import OVERRIDE, VISIBILITY, Gpu, Vendor
 from gpudoctor.matrix.versions import minor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
@@ -37,7 +37,7 @@ _OF_VENDORS = {
 """Beginnings of slugs that are about the GPUs of one vendor only."""
 CPU_BUILD, HIDDEN, NO_RIGHTS = "torch-cpu-only", "cuda-visible-devices", "amd-device-permission"
 _NO_DRIVER, _NO_KFD = "no-driver", "amd-kfd-missing"
-VISIBILITY = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "NVIDIA_VISIBLE_DEVICES")
+CHOOSING_GPUS = (*VISIBILITY, "NVIDIA_VISIBLE_DEVICES")
 _NO_TOOLKIT = "container-toolkit-missing"
 _UVM, _NO_UVM = "nvidia-uvm-after-suspend", "nvidia-uvm-missing"
 _OF_WSL = ("wsl-driver", "rocm-wsl-unsupported", "rocm-wsl-dxg-env")
@@ -78,7 +78,7 @@ def _named(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
 def _failed(situation: Situation, gpus: tuple[Gpu, ...]) -> tuple[Gpu, ...]:
     """The one of several GPUs on which a message says that it failed, by the number that the program gives it."""
     found = _DEVICE.search(" ".join(situation.machine.errors)) if len(gpus) > 1 else None
-    if found is None or any(situation.variable(name) for name in VISIBILITY):
+    if found is None or any(situation.variable(name) for name in CHOOSING_GPUS):
         return ()
     return tuple(gpu for gpu in gpus if str(gpu.index) == found["index"])
 
@@ -89,8 +89,8 @@ def by_place(
     """The causes of a message that names none, or no driver. First come those of the place where it was printed, and
     an override that is set there; last come those that rocminfo refutes, those of WSL outside WSL, and AMD's where
     the message says CUDA and nothing tells the vendor."""
-    in_wsl, pasted, first = situation.in_wsl, situation.machine.pasted, list[str]()
-    first += (NO_GPU_GIVEN,) * bool(pasted and pasted.container_command)
+    in_wsl, pasted, first = situation.in_wsl, situation.machine.text, list[str]()
+    first += (NO_GPU_GIVEN,) * bool(pasted.container_command)
     apart = _OF_VENDORS["nvidia" if vendor == "amd" else "amd"] if vendor else ()
     of_cuda = vendor == "amd" and CUDA_ON_AMD in causes and row.slug != CPU_BUILD  # only programs for CUDA print it
     causes = tuple(slug for slug in causes if not slug.startswith(apart) and not (of_cuda and slug == _NO_DRIVER))
@@ -113,7 +113,7 @@ def by_place(
         return tuple(sorted(causes, key=lambda slug: slug not in first))
     if in_wsl and "amd" in (vendor, row.vendor):  # no container there has /dev/kfd
         first += ("rocm-wsl-unsupported", "rocm-wsl-dxg-env")
-    if pasted and pasted.gpus_given:  # what else keeps them from the program is not its container
+    if pasted.gpus_given:  # what else keeps them from the program is not its container
         causes = tuple(slug for slug in causes if slug != NO_GPU_GIVEN)
         first += (NO_RIGHTS,) * (vendor == "amd")
     elif situation.in_container:
@@ -126,10 +126,10 @@ def by_place(
     order = {slug: place for place, slug in enumerate(first)}
     hsa = situation.machine.amd.hsa.value
     last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())
-    if pasted and vendor == "amd" and not any(situation.variable(name) for name in VISIBILITY):
+    if situation.machine.pasted and vendor == "amd" and not any(situation.variable(name) for name in CHOOSING_GPUS):
         last += (HIDDEN,)  # HIP ignores empty ones: only one that somebody set hides the GPU
     in_docker = situation.machine.system.container.value == "docker"
-    if pasted and pasted.gpus_given and in_docker and HIDDEN in causes:
+    if pasted.gpus_given and in_docker and HIDDEN in causes:
         last += (_NO_KFD,)  # Docker refuses a node that is missing
     unlikely = _OF_VENDORS["amd"] if vendor is None and "CUDA" in text else ()
     return tuple(
@@ -166,7 +166,7 @@ def _names_another_gpu(situation: Situation) -> bool:
     """Whether a visibility variable names only GPUs after the first, and the machine has no second one."""
     if len(situation.machine.gpus) > 1:
         return False
-    values = (situation.variable(name) for name in VISIBILITY)
+    values = (situation.variable(name) for name in CHOOSING_GPUS)
     numbers = [value.split(",") for value in values if value and re.fullmatch(r"\d{1,3}(?:,\d{1,3})*", value)]
     return any("0" not in listed for listed in numbers)
 

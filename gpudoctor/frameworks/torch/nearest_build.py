@@ -43,10 +43,7 @@ def nearest(situation: Situation, choices: tuple[Choice, ...], keep: Torch | Non
 def _by_option(situation: Situation, choices: tuple[Choice, ...]) -> tuple[Choice, ...]:
     """The choices that an extra or a group of the project asks for, each from its own index: a sync with that option
     installs one of them, and changes no file of a person."""
-    environment = situation.environment
-    lines = [
-        one for one in (environment.torch_asked if environment else ()) if one.index and (one.extra or one.group)
-    ]
+    lines = [one for one in situation.environment.torch_asked if one.index and (one.extra or one.group)]
     asked = [(one.index.rstrip("/"), what) for one in lines if (what := parsed(one.requirement))]
 
     def is_asked_for(choice: Choice) -> bool:
@@ -57,9 +54,7 @@ def _by_option(situation: Situation, choices: tuple[Choice, ...]) -> tuple[Choic
 
 def project_indexes(situation: Situation) -> frozenset[str]:
     """The indexes that a project names for torch."""
-    environment = situation.environment
-    asked = environment.torch_asked if environment else ()
-    return frozenset(line.index.rstrip("/") for line in asked if line.index)
+    return frozenset(line.index.rstrip("/") for line in situation.environment.torch_asked if line.index)
 
 
 def _sound(matrix: Matrix, choices: list[Choice], keep: Torch | None, own: frozenset[str]) -> Choice | None:

@@ -13,7 +13,7 @@ DISTRIBUTIONS = {
 }  # fmt: skip
 """The distribution that brings each library, without its CUDA suffix."""
 
-FIRST_WITHOUT_SUFFIX = (13,)
+FIRST_WITHOUT_SUFFIX = 13
 """From this CUDA on, most of NVIDIA's wheels have names without it: nvidia-cublas is none of CUDA 12."""
 
 
@@ -45,7 +45,8 @@ def without_cuda(distribution: str) -> str:
     return base if suffixed and cuda.isdecimal() else distribution
 
 
-def of_cuda(distribution: str, major: str) -> str:
+def of_cuda(distribution: str, major: int) -> str:
     """rmm-cu13 of rmm-cu12; "" for a name without the major release of a CUDA, and for one with this major."""
-    base, suffixed, cuda = distribution.rpartition("-cu")
-    return f"{base}-cu{major}" if suffixed and len(cuda) == 2 and cuda.isdecimal() and cuda != major else ""
+    base = without_cuda(distribution)
+    other = f"{base}-cu{major}"
+    return other if len(distribution) - len(base) == len("-cu12") and distribution != other else ""

@@ -17,8 +17,7 @@ Place = Literal["index", "jetson", "ngc", "conda", "nix", "distribution", "sourc
 
 def place_of(machine: Machine, keep: Torch | None) -> Place:
     """The origin of this environment's torch, as far as it decides how another one is installed."""
-    environment = machine.environment.value
-    interpreter = f"{environment.interpreter} {environment.prefix}" if environment else ""
+    interpreter = f"{machine.examined.interpreter} {machine.examined.prefix}"
     os = machine.system.os.value
     origin = keep.origin if keep else "unknown"
     if machine.system.jetson.known or origin == "jetson":

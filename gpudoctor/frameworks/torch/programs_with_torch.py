@@ -11,7 +11,7 @@ from gpudoctor.frameworks.torch.compiled_packages import dependent_row
 from gpudoctor.frameworks.torch.nearest_build import fix_by
 from gpudoctor.machine import Distribution, Gpu, Torch
 from gpudoctor.matrix.rows.packages import Framework
-from gpudoctor.matrix.versions import figures, local_version, package_matches
+from gpudoctor.matrix.versions import local_version, major_of, package_matches
 from gpudoctor.situation import Situation
 
 
@@ -34,9 +34,9 @@ def with_the_program(
 def _present(situation: Situation, row: Framework) -> Distribution | None:
     """The program as it is installed; of a text that is about it, and tells a nightly or nothing of its release, its
     name alone. A wheel for another CUDA, or one that was built here, says nothing of the torch beside it."""
-    package, pasted = situation.machine.installed(row.packages[0]), situation.machine.pasted
-    untold = ".dev" in package.version if package else pasted is not None and pasted.about == row.framework
-    if pasted is not None and untold:
+    package = situation.machine.installed(row.packages[0])
+    untold = ".dev" in package.version if package else situation.machine.text.about == row.framework
+    if situation.machine.pasted is not None and untold:
         return Distribution(name=row.packages[0], version="")
     if package is None:
         return None
@@ -70,7 +70,7 @@ def _its_torch(situation: Situation, package: Distribution, cuda: str, choices: 
         for one in choices
         if pinned
         and package_matches(pinned.torch, one.version)
-        and figures(one.cuda or "")[:1] == figures(pinned.cuda or cuda)[:1]
+        and major_of(one.cuda) == major_of(pinned.cuda or cuda)
     ]
     return next((one for one in fitting if not one.index_url), fitting[0] if fitting else None)
 

@@ -97,20 +97,19 @@ def _is_outside_wsl(situation: Situation) -> bool:
 
 def _is_in_docker_desktop(situation: Situation) -> bool:
     """Whether its virtual machine lacks the GPU, whatever the host has."""
-    pasted = situation.machine.pasted
-    return pasted is not None and pasted.tells(DOCKER_DESKTOP) is not None
+    return situation.machine.text.tells(DOCKER_DESKTOP) is not None
 
 
 def _has_the_toolkit_of_docker_desktop(situation: Situation) -> bool:
     """Whether a text is of Windows, where Docker Desktop brings the toolkit, also to WSL."""
-    pasted = situation.machine.pasted
-    return pasted is not None and (pasted.foreign == "windows" or pasted.tells(DOCKER_DESKTOP_OF_WINDOWS) is not None)
+    text = situation.machine.text
+    return text.foreign == "windows" or text.tells(DOCKER_DESKTOP_OF_WINDOWS) is not None
 
 
 def _has_a_driver_outside(situation: Situation) -> bool:
     """Whether a text names the driver of a host, whose container was started without the GPUs."""
-    pasted = situation.machine.pasted
-    return pasted is not None and bool(pasted.container_command) and "driver" not in pasted.unsaid
+    text = situation.machine.text
+    return bool(text.container_command) and "driver" not in text.unsaid
 
 
 def _has_gpus_of_the_job(situation: Situation) -> bool:

@@ -20,7 +20,7 @@ from gpudoctor.late_regex import late
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.rows.packages import TorchDependent
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import figures, minor, package_matches, public_version
+from gpudoctor.matrix.versions import major_of, minor, package_matches, public_version
 from gpudoctor.situation import Situation
 
 
@@ -117,8 +117,7 @@ def own_build(situation: Situation, torch: Torch, name: str) -> str:
 
 def for_cuda_of_torch(situation: Situation, names: Iterable[str]) -> Fix | None:
     """The packages for the CUDA of torch in the place of these, whose names end in another CUDA (rmm-cu12)."""
-    cuda = (situation.torch.cuda if situation.torch else None) or ""
-    major = cuda.partition(".")[0]
+    major = major_of(situation.torch_cuda)
     instead = {name: other for name in names if (other := of_cuda(name, major))} if major else {}
     if not instead:
         return None
@@ -158,4 +157,4 @@ def _same_cuda(situation: Situation, row: TorchDependent, torch: Torch) -> bool:
     package index's wheel goes with the package index's own build of its torch."""
     own = situation.matrix.torch.pypi_build(row.torch.removeprefix("==").removesuffix(".*"), situation.platform)
     cuda = row.cuda or cuda_of(own or "")
-    return cuda is None or figures(cuda)[:1] == figures(torch.cuda or "")[:1]
+    return cuda is None or major_of(cuda) == major_of(torch.cuda)

@@ -110,8 +110,7 @@ def _modest_driver(situation: Situation, gpus: tuple[Gpu, ...]) -> str | None:
     if machine.pasted is None or not assumed or not all(gpu.vendor == "nvidia" for gpu in gpus):
         return None
     firsts = (matrix.nvidia.first_driver(gpu.arch.value, gpu.chip, gpu.pci_id) for gpu in gpus)
-    cuda = situation.torch.cuda if situation.torch else None
-    serves = matrix.nvidia.bundled_driver(cuda) if cuda else None
+    serves = matrix.nvidia.bundled_driver(situation.torch_cuda) if situation.torch_cuda else None
     return max(filter(None, (*firsts, matrix.nvidia.floor("12.0"), serves)), key=figures, default=None)
 
 
@@ -130,7 +129,7 @@ def without_fault(situation: Situation, has_fault: Callable[[Choice], bool]) -> 
 def without_issue(situation: Situation, found: Finding) -> Finding:
     """The finding of a known issue of this torch; a build that does not have it is a fix before a person's work.
     Where the row names releases of torch, other builds of the same release were not seen to be without it."""
-    row = next(row for row in situation.matrix.known_issues() if row.id == found.subject)
+    row = next(row for row in situation.matrix.tables.known_issues if row.id == found.subject)
     only_by_hand = all(fix.by_hand for fix in found.fixes)
     if found.severity == "note" or not only_by_hand or not (row.when.torch or row.when.rocm or row.when.cuda):
         return found

@@ -24,7 +24,7 @@ from gpudoctor.finding import (
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import DISTRIBUTIONS, distribution_of, family_of, stem_of, without_cuda
 from gpudoctor.machine import Distribution, Library, MissingSymbols
-from gpudoctor.matrix.versions import figures
+from gpudoctor.matrix.versions import figures, major_of
 from gpudoctor.situation import Situation, answer_once
 
 FOUND_LATE = ("libnvJitLink", "libnvrtc")
@@ -53,7 +53,7 @@ def pins(situation: Situation) -> dict[str, tuple[str, str]]:
             base = without_cuda(whole)
             pins[base] = (whole[len(f"{base}-cu") :], version.strip(" )"))
     if not pins and torch and torch.cuda:
-        number = torch.cuda.partition(".")[0]
+        number = str(major_of(torch.cuda))
         release, build = situation.matrix.torch.release(torch.version), situation.build_of(torch)
         index = release if release and release.cuda == torch.cuda else None
         cudnn = (situation.matrix.torch.cudnn_of(build) if build else None) or (index.cudnn if index else None)
@@ -101,8 +101,8 @@ def wanted_version(situation: Situation, base: str) -> str | None:
     pin = pins(situation).get(base)
     if pin:
         return pin[1]
-    major = figures(situation.torch.cuda or "")[:1] if situation.torch else ()
-    fitting = [d for d in wheels_of(situation, base) if major and d.name in (base, f"{base}-cu{major[0]}")]
+    major = major_of(situation.torch_cuda)
+    fitting = [d for d in wheels_of(situation, base) if major and d.name in (base, f"{base}-cu{major}")]
     return fitting[0].version if fitting else None
 
 
@@ -121,23 +121,22 @@ def older(version: str | None, wanted: str | None) -> bool:
 
 def in_the_way(situation: Situation, stem: str) -> Library | None:
     """The library of that name that a variable puts before the wheel's own, if it could really be the one loaded."""
-    environment = situation.environment
-    for library in environment.libraries.found if environment else ():
+    for library in situation.environment.libraries.found:
         if stem_of(library.name) == stem and _may_win(situation, library):
             return library
     return None
 
 
-def family_in_the_way(situation: Situation, family: str) -> tuple[Library, ...]:
-    """The same for a library and all that it opens: libcudnn with libcudnn_ops and the others."""
-    found = situation.environment.libraries.found if situation.environment else ()
-    return tuple(one for one in found if family_of(one.name) == family and _may_win(situation, one))
+def cudnn_in_the_way(situation: Situation) -> tuple[Library, ...]:
+    """The same for cuDNN and all that it opens: libcudnn with libcudnn_ops and the others."""
+    found = situation.environment.libraries.found
+    return tuple(one for one in found if family_of(one.name) == "libcudnn" and _may_win(situation, one))
 
 
 def missing_symbols(situation: Situation, family: str | None = None) -> Iterator[MissingSymbols]:
     """Symbols that one of NVIDIA's libraries lacks and another needs, in that family (None: in any but cuDNN's).
     After an import that worked, what the import needs does not count."""
-    for one in situation.environment.missing_symbols if situation.environment else ():
+    for one in situation.environment.missing_symbols:
         own = family_of(one.library)
         if (own == family if family else own in DISTRIBUTIONS and own != "libcudnn") and (
             one.late or not situation.torch_imported

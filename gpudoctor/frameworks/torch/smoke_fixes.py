@@ -140,7 +140,7 @@ def _of_cause(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
             *cleared,
             *((reinstall_pinned(situation, base, pin[1], "the version that torch pins"),) if pin else ()),
         )
-    if fault.slug == "python-dev-missing" and situation.environment:
+    if fault.slug == "python-dev-missing":
         python = (situation.environment.python.value or "").rstrip("t")
         remedy = InstallSystemPackage("python-headers", version=python, why="Triton compiles against Python.h")
         return (Fix("Install Python's headers", (remedy,)),)
@@ -188,7 +188,7 @@ def _found_out(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     alone = f"gpudoctor smoke --level {level}"
     if device and kernel.name != LISTING:
         alone += f" --kernel {kernel.name} --device {device}"
-    if situation.environment and situation.environment.prefix:
+    if situation.environment.prefix:
         alone += f" --python {shlex.quote(situation.environment.prefix)}"
     again = (
         f"Run it again alone: `{alone}`. If it sometimes passes, the fault comes and goes: check heat, "

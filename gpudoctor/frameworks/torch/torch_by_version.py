@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 from gpudoctor.machine import Torch, TorchCopy, TorchOrigin
+from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
+
+
+def torch_of_build(version: str, origin: TorchOrigin, source: str, build: str) -> Torch:
+    """A torch of one of the builds that an index has: "cu128", "rocm6.4", "cpu"; "": nothing names it."""
+    return named_torch(version, origin, source, build=build or None, cuda=cuda_of(build), rocm=rocm_of(build))
 
 
 def named_torch(

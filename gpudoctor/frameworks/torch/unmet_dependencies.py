@@ -102,10 +102,9 @@ class Unmet(Struct, frozen=True):
 @answer_once
 def unmet(situation: Situation) -> tuple[Unmet, ...]:
     """Every requirement that is not met, once, the worst first."""
-    environment = situation.environment
-    if environment is None or not environment.distributions.value:
+    listed = {distribution.name: distribution for distribution in situation.machine.packages}
+    if not listed:
         return ()
-    listed = {distribution.name: distribution for distribution in environment.distributions.value}
     required = required_here(situation)
     effects = _effects(situation, required)
     by_name: dict[str, list[Required]] = {}
@@ -243,8 +242,7 @@ def _missed(found: Distribution, effect: Effect) -> bool:
 
 
 def _is_absent(situation: Situation, name: str) -> bool:
-    environment = situation.environment
-    return environment is not None and name in environment.not_installed
+    return name in situation.environment.not_installed
 
 
 def _judged_elsewhere(situation: Situation, one: Required) -> bool:
@@ -299,7 +297,7 @@ def _severity(situation: Situation, problem: Problem, effect: Effect, found: Dis
 def _elsewhere(situation: Situation, package: Distribution, effect: Effect) -> bool:
     """Whether the loader finds a package's libraries outside the wheels, since those here are gone. One that is cut
     short is still the one that is loaded, and one of an older release lacks what torch was compiled for."""
-    found = situation.environment.libraries.found if situation.environment else ()
+    found = situation.environment.libraries.found
     outside = [library.name for library in found if not _is_older(library.version or "", package.version)]
     lost = {posixpath.basename(file.path): file.problem for file in package.lost if ".so" in file.path}
     missed = [name for name in lost if effect.spare is None or not re.fullmatch(effect.spare, name)]

@@ -79,16 +79,16 @@ def with_errors(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
         facts.errors.append(Line(available.line, "torch.cuda.is_available() is False"))
     if is_harmless(facts.errors, matrix):
         facts.errors += facts.unexplained
-    environment, torch = machine.environment.value, machine.torch
+    torch = machine.torch
     told = {line.number for line in facts.log if any(fault.line in line.text for fault in machine.log_faults)}
     facts.errors = [line for line in facts.errors if line.number not in told]
     errors = tuple(dict.fromkeys(line.text for line in facts.errors))
     for line in facts.errors:
         row = matrix.errors.cause_seen(line.text, None)
         exact = row is not None and row.id != _MISSING_LIBRARY
-        if environment and torch and not torch.trial.known and not exact and _IMPORT_ERROR.search(line.text):
+        if torch and not torch.trial.known and not exact and _IMPORT_ERROR.search(line.text):
             trial = known(ImportTrial(ok=False, error=line.text), f"text, line {line.number}")
-            environment = environment.with_torch(known(replace(torch, trial=trial), torch.source))
+            environment = machine.examined.with_torch(known(replace(torch, trial=trial), torch.source))
             machine = replace(machine, environment=known(environment, "text"))
             errors = tuple(text for text in errors if text != line.text)
             break

@@ -117,11 +117,11 @@ def _without_linux_driver(machine: Machine) -> Machine:
 
 def _assumed(machine: Machine) -> tuple[str, ...]:
     """What the text does not say and is assumed, besides what the builders of the parts named."""
-    environment, assumed = machine.environment.value, list(machine.assumed)
+    python, assumed = machine.examined.python, list(machine.assumed)
     if machine.system.kernel.source == ASSUMED:
         assumed.insert(0, "kernel")
-    if environment is not None and environment.torch.value is not None and environment.python.source == ASSUMED:
-        assumed.append(f"Python {environment.python.value}")
+    if machine.torch is not None and python.source == ASSUMED:
+        assumed.append(f"Python {python.value}")
     return tuple(dict.fromkeys(assumed)) or ("healthy hardware",)
 
 
@@ -339,13 +339,13 @@ def _pasted(
         unsaid.append("GPU")
     elif any(gpu.arch.undecided for gpu in machine.gpus):
         unsaid.append("exact GPU")
-    if _driver_said(facts) is None and not machine.of_vendor("amd"):
+    driver_said = _driver_said(facts)
+    if driver_said is None and not machine.of_vendor("amd"):
         unsaid.append("driver")
     if machine.torch is None:
-        others = installed_frameworks(machine.environment.value, matrix)
+        others = installed_frameworks(machine.examined, matrix)
         if not any(one.vendor for one in others):
             unsaid.append("torch")
-    driver_said = _driver_said(facts)
     available = decided(facts, "available")
     works = source(available) if available and available.value == "True" else ""
     begun = decided(facts, "gpu started")

@@ -136,3 +136,8 @@ class BaseImage(Row, frozen=True, kw_only=True):
     cpu: bool = False
     """Its program also runs without a GPU, and is often used so."""
     musl: bool = False
+
+    @property
+    def known(self) -> bool:
+        """Whether the matrix knows the image at all."""
+        return bool(self.pattern)

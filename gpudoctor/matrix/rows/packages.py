@@ -118,6 +118,11 @@ class FrameworkBuild(Row, frozen=True, kw_only=True):
     variable_wins: bool = False
     """LD_LIBRARY_PATH comes before NVIDIA's wheels: it opens libraries by name, with a DT_RUNPATH."""
 
+    @property
+    def with_extra(self) -> str:
+        """What an installer is asked for: "jax[cuda12]"."""
+        return f"{self.install}[{self.extra}]" if self.extra else self.install
+
 
 class SharedFiles(Row, frozen=True, kw_only=True):
     """Packages that own the same files: of two of them, the one that was installed last has overwritten the other."""

@@ -42,7 +42,7 @@ def after_installing(
         for row in islice(fitting, 1)
         for one in (row.package, *row.parts)
     ]
-    there = {one.name: one for one in environment.distributions.value or ()}
+    there = {one.name: one for one in environment.packages}
     # What is there in that version stays as it is, with the damage that it has.
     brought = [one for one in brought if one.name not in there or there[one.name].version != one.version]
     new = {one.name: one for one in brought if one.name != name or name not in there}

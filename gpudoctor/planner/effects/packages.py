@@ -20,10 +20,9 @@ from gpudoctor.finding import (
 )
 from gpudoctor.frameworks.torch.coverage import DEVICE_WHEEL
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, without_cuda
-from gpudoctor.frameworks.torch.torch_by_version import named_torch
+from gpudoctor.frameworks.torch.torch_by_version import torch_of_build
 from gpudoctor.machine import Distribution, Machine, PythonEnvironment, Torch, TorchOrigin, absent, known
-from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
-from gpudoctor.matrix.versions import figures, just_below, package_matches
+from gpudoctor.matrix.versions import figures, just_below, local_version, major_of, package_matches
 from gpudoctor.planner.effects import SOURCE
 from gpudoctor.planner.effects.frameworks import after_installing
 from gpudoctor.planner.effects.variables import imported_anew
@@ -39,7 +38,7 @@ _TORCHS_OF_AMD = "amd-torch-"
 
 def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None:
     """The machine with the packages of its environment changed; None where that cannot be told beforehand."""
-    environment = situation.environment
+    environment = situation.machine.environment.value
     if environment is None:
         return None
     of_torch = isinstance(remedy, ReplaceTorch) or normalised(remedy.name) == "torch"
@@ -47,7 +46,7 @@ def machine_after(situation: Situation, remedy: PackageRemedy) -> Machine | None
         if hidden_by != "PYTHONPATH" or isinstance(remedy, RemovePackage):
             return situation.machine
         situation = situation.on(without_variable(situation, UnsetVariable("PYTHONPATH")))  # its steps begin so
-        environment = situation.environment or environment
+        environment = situation.environment
     after = _environment_after(situation, environment, remedy)
     if after is None:
         return None
@@ -87,7 +86,7 @@ def _hidden_by(environment: PythonEnvironment) -> str:
 def brings_unread_files(situation: Situation, remedy: PackageRemedy) -> bool:
     """Whether a GPU package gets its files back after none of them was there: what they need could not be read."""
     environment = situation.environment
-    if not isinstance(remedy, ReinstallPackage) or environment is None:
+    if not isinstance(remedy, ReinstallPackage):
         return False
     name = normalised(remedy.name)
     before = environment.distribution(name)
@@ -99,11 +98,9 @@ def brings_unread_files(situation: Situation, remedy: PackageRemedy) -> bool:
 def allowed_to_execute(situation: Situation, remedy: AllowExecution) -> Machine:
     """The machine with these programs of its packages ready to run."""
     machine, environment = situation.machine, situation.environment
-    if environment is None:
-        return machine
     listed = tuple(
         replace(one, damaged=tuple(file for file in one.damaged if file.path not in remedy.paths))
-        for one in environment.distributions.value or ()
+        for one in machine.packages
     )
     after = replace(environment, distributions=replace(environment.distributions, value=listed))
     return machine.with_environment(after)
@@ -132,15 +129,12 @@ def _with_build(
 ) -> PythonEnvironment | None:
     if remedy.version.startswith(">"):
         return None  # conda-forge's own choice
-    rocm = rocm_of(remedy.build)
     version = f"{remedy.version}+{remedy.build}"
-    origin = cast(TorchOrigin, remedy.origin)
-    cuda = cuda_of(remedy.build)
-    torch = named_torch(version, origin, SOURCE, build=remedy.build, cuda=cuda, rocm=rocm)
+    torch = torch_of_build(version, cast(TorchOrigin, remedy.origin), SOURCE, remedy.build)
     before = environment.distribution("torch")
     own = version if remedy.index_url else remedy.version
     had = environment.torch.value
-    kept = had is not None and had.cuda == cuda
+    kept = had is not None and had.cuda == torch.cuda
     installed = [Distribution(name="torch", version=own, requires=_pins(before) if kept else ())]
     local = f"+{remedy.build}" if remedy.index_url else ""
     installed += [
@@ -150,7 +144,7 @@ def _with_build(
     installed += [Distribution(name=f"{DEVICE_WHEEL}{gfx}", version=remedy.version) for gfx in devices]
     row = situation.matrix.torch.companion(remedy.version)
     if row and row.triton and remedy.build != "cpu":
-        name = (row.triton_rocm_package if rocm and not remedy.extra else None) or "triton"
+        name = (row.triton_rocm_package if torch.rocm and not remedy.extra else None) or "triton"
         installed.append(Distribution(name=name, version=row.triton.removeprefix("==")))
 
     removed = {one.name for one in rivals(situation, remedy)}
@@ -190,7 +184,7 @@ def _stays(before: Distribution, remedy: ReplacePackage) -> bool:
     if before.lacks or not package_matches(remedy.specifier, before.version):
         return False
     written_anew = remedy.specifier.startswith("==") and not remedy.extra
-    return not written_anew and remedy.local in ("", before.version.partition("+")[2])
+    return not written_anew and remedy.local in ("", local_version(before.version))
 
 
 def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvironment) -> Iterator[Distribution]:
@@ -203,7 +197,7 @@ def _libraries_of(situation: Situation, name: str, extra: str, after: PythonEnvi
 
     def of_another(library: str) -> bool:
         number = library.rpartition("-cu")[2]
-        return cuda is not None and number.isdecimal() and figures(number) != figures(cuda)[:1]
+        return cuda is not None and number.isdecimal() and int(number) != major_of(cuda)
 
     pending, done = [(name, frozenset(extra.split(",")))], set[str]()
     while pending:
@@ -250,10 +244,8 @@ def _whole(environment: PythonEnvironment, remedy: ReinstallPackage) -> Torch:
     torch = environment.torch.value
     # The package index names its own builds without the local part: 2.9.1 brings the files of 2.9.1+cu128 back.
     if torch is None or remedy.version not in (torch.version, torch.release):
-        build = remedy.version.partition("+")[2] or None
-        origin: TorchOrigin = "unknown" if build else "pypi"
-        rocm = rocm_of(build or "")
-        return named_torch(remedy.version, origin, SOURCE, build=build, cuda=cuda_of(build or ""), rocm=rocm)
+        build = local_version(remedy.version)
+        return torch_of_build(remedy.version, "unknown" if build else "pypi", SOURCE, build)
     copies = tuple(copy for copy in torch.copies if copy.version == torch.version)[:1] or torch.copies[:1]
     return replace(torch, damaged=(), unloadable=(), needs_libraries=(), copies=copies)
 
@@ -267,7 +259,7 @@ def _without(situation: Situation, environment: PythonEnvironment, name: str) ->
     folder = shared(name)
     listed = tuple(
         replace(one, emptied=True) if folder and shared(one.name) == folder else one
-        for one in environment.distributions.value or ()
+        for one in environment.packages
         if one.name != name
     )
     after = replace(environment, distributions=replace(environment.distributions, value=listed))
@@ -283,9 +275,8 @@ def _without_old_facts(environment: PythonEnvironment, name: str) -> PythonEnvir
     symbols = tuple(
         one for one in environment.missing_symbols if not of_nvidia and f"/{module}/" not in one.needed_by
     )
-    torch = environment.torch.value
-    if of_nvidia and torch is not None:  # the libraries that torch asks for are in these packages
-        environment = environment.with_torch(replace(environment.torch, value=replace(torch, needs_libraries=())))
+    if of_nvidia and environment.torch.value:  # the libraries that torch asks for are in these packages
+        environment = environment.with_torch_facts(needs_libraries=())
     owner = environment.triton_owner
     if name in TRITONS:
         owner = name if environment.distribution(name) else ""
@@ -305,7 +296,7 @@ def _with_distributions(
     without: Callable[[Distribution], bool] = lambda one: False,
 ) -> PythonEnvironment:
     """The environment with these distributions in the place of those of their names."""
-    by_name = {one.name: one for one in environment.distributions.value or () if not without(one)}
+    by_name = {one.name: one for one in environment.packages if not without(one)}
     by_name.update((one.name, one) for one in new)
     listed = tuple(sorted(by_name.values(), key=lambda one: one.name))
     missing = tuple(name for name in environment.not_installed if name not in by_name)

@@ -175,7 +175,7 @@ def _reboot(situation: Situation) -> Machine:
         machine = _driven(machine, version, waiting.flavour, situation)
     nvidia = machine.nvidia
     if module := nvidia.module.value:
-        file = for_running_kernel(situation, core_modules(situation))
+        file = for_running_kernel(situation)
         version = (file.version if file else None) or nvidia.userland.value or module.version
         flavour = (file.flavour if file else None) or module.flavour
         nvidia = replace(nvidia, module=known(replace(module, version=version, flavour=flavour), SOURCE))

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from gpudoctor.finding import SetVariable, VariableRemedy
-from gpudoctor.frameworks.torch.torch_by_version import named_torch
+from gpudoctor.frameworks.torch.torch_by_version import torch_of_build
 from gpudoctor.machine import Machine, PythonEnvironment, Torch, known, unknown
-from gpudoctor.matrix.torch_builds import cuda_of, rocm_of
+from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation
 from gpudoctor.situation.import_order import NO_USER_SITE, user_site_ahead
 
@@ -115,9 +115,7 @@ def _first_of(torch: Torch, version: str | None) -> Torch:
     """The torch that is imported once this version comes first."""
     if version is None or version == torch.version:
         return torch
-    build = version.partition("+")[2]
-    cuda, rocm = cuda_of(build), rocm_of(build)
-    return named_torch(version, "unknown", torch.source, build=build or None, cuda=cuda, rocm=rocm)
+    return torch_of_build(version, "unknown", torch.source, local_version(version))
 
 
 def imported_anew(environment: PythonEnvironment) -> PythonEnvironment:
@@ -128,5 +126,4 @@ def imported_anew(environment: PythonEnvironment) -> PythonEnvironment:
     torch = environment.torch.value
     if torch is None or not torch.trial.known:
         return environment
-    untried = replace(torch, trial=unknown("not imported since the change"))
-    return environment.with_torch(replace(environment.torch, value=untried))
+    return environment.with_torch_facts(trial=unknown("not imported since the change"))

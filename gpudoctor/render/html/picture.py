@@ -126,12 +126,11 @@ def _parts(report: Report, hurt: set[Layer | None]) -> Iterator[Part]:
     if libraries or "runtime" in hurt:
         vendors = {line.partition(" ")[0] for line in libraries} or {"Libraries"}
         yield Part(" and ".join(sorted(vendors)), "library", libraries, ("runtime",), missing=not libraries)
-    environment = machine.environment.value
-    yield Part("Python", "packages", (python_text(machine),), ("packages",), missing=environment is None)
-    installed = [f"{name} {value}" for name, value in frameworks(environment)] if environment else []
+    missing = not machine.environment.known
+    yield Part("Python", "packages", (python_text(machine),), ("packages",), missing=missing)
+    installed = [] if missing else [f"{name} {value}" for name, value in frameworks(machine.examined)]
     has = _has_framework(machine)
-    unread = not has and not (environment is not None and environment.torch.absent)
-    says = _UNKNOWN if unread else ""
+    says = "" if has or machine.examined.torch.absent else _UNKNOWN
     lines = tuple(installed) or (says or "none",)
     yield Part("Framework", "framework", lines, ("framework",), missing=not has, says=says)
     if machine.smoke is not None:
@@ -168,5 +167,4 @@ def _libraries(machine: Machine) -> Iterator[str]:
 
 
 def _has_framework(machine: Machine) -> bool:
-    environment = machine.environment.value
-    return environment is not None and bool(environment.torch.known or environment.frameworks.others)
+    return bool(machine.torch or machine.examined.frameworks.others)

@@ -50,8 +50,7 @@ class Case(Struct, frozen=True):
 
 def find_out(case: Case) -> Fix:
     """What a person runs to see which file fails."""
-    environment = case.situation.environment
-    interpreter = shlex.quote((environment.interpreter if environment else "") or "python3")
+    interpreter = shlex.quote(case.situation.environment.interpreter or "python3")
     if case.trial.hung:
         text = f"Run `{interpreter} -X importtime -c 'import {case.module}'`: the last lines name what came before."
     else:

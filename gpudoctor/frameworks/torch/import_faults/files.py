@@ -41,8 +41,7 @@ def shadowed(case: Case) -> ImportFault | None:
 
 def blamed_shadow(situation: Situation, trial: ImportTrial) -> ShadowingModule | None:
     """The module in place of another one that a failed import points at."""
-    environment = situation.environment
-    shadows = (environment.shadows if environment else ()) if not trial.ok else ()
+    shadows = situation.environment.shadows if not trial.ok else ()
     return next((one for one in shadows if one.via != WORKING_FOLDER and _blames(trial, one)), None)
 
 

@@ -41,7 +41,7 @@ def not_started(case: Case) -> ImportFault | None:
         fix = unset(refused, "Python then starts with what it takes by itself")
         return ImportFault(f"Python refuses the value of {refused}.", (fix,))
     if "Permission denied" in error:
-        python = shlex.quote(case.situation.environment.interpreter if case.situation.environment else "bin/python")
+        python = shlex.quote(case.situation.environment.interpreter or "bin/python")
         text = f"Give this user the right to execute it (chmod a+x {python}), or run as the owner of the environment."
         return ImportFault("This user may not execute the interpreter.", (by_hand("Give this user access", text),))
     if "Exec format error" in error:
@@ -56,7 +56,7 @@ def not_started(case: Case) -> ImportFault | None:
         return ImportFault(f"{ends} {does}.", (by_hand(f"Repair {posixpath.basename(ends)}", text),))
     if case.trial.files or case.trial.hung:
         return None
-    interpreter = shlex.quote(case.situation.environment.interpreter if case.situation.environment else "python3")
+    interpreter = shlex.quote(case.situation.environment.interpreter or "python3")
     text = (
         f"Run `{interpreter} -E -S -c 0`. If that fails, create the environment again; else a variable, a .pth file "
         f"or a sitecustomize.py ends it, and the last lines of `{interpreter} -v -c 0` name it."

@@ -162,5 +162,5 @@ def _system_kernels(host: Host) -> list[str]:
 
 
 def _device_packages(environment: PythonEnvironment) -> tuple[str, ...]:
-    distributions = environment.distributions.value or ()
+    distributions = environment.packages
     return tuple(sorted({d.name for d in distributions if d.name.startswith(_DEVICE_PACKAGES)}))

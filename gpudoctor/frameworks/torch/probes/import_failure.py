@@ -49,7 +49,7 @@ def with_suspects(
     host: Host, environment: PythonEnvironment, trial: ImportTrial, before: ProcessLimits, after: ProcessLimits
 ) -> ImportTrial:
     """A failed trial with the files that it points at, and the limits that it ran under."""
-    owners = Owners(host, environment.distributions.value or (), environment.python.value, environment.interpreter)
+    owners = Owners(host, environment.packages, environment.python.value, environment.interpreter)
     ends = _ending_start_file(host, environment, trial)
     closed, stale = _closed_folders(host, environment, trial), _stale_files(host, environment, owners, trial)
     suspects = (*ends, *closed, *stale, *_suspects(owners, trial), *_remainders(host, environment, trial))
