@@ -104,7 +104,7 @@ def test_what_conda_exported_of_pip_s_packages_is_no_torch_of_conda(tmp_path: Pa
     [
         ("torch==2.2.2 numpy==2.1.3 pandas", ["numpy2-old-torch"]),
         ("torch==2.2.2 'numpy<2'", []),
-        ("torch==2.2.2 numpy", []),
+        ("torch==2.2.2 'numpy>=1.24'", []),
         ("torch==2.5.1 numpy==2.1.3", []),
         ("torch==2.2.2 numpy==2.1.3\nRUN pip install numpy==1.26.4", []),
         ("torch==2.2.2 && python -m venv /v && /v/bin/pip install numpy==2.1.3", []),

@@ -56,6 +56,7 @@ DOCKERFILES: dict[str, str] = {
     "image-packages-overwrite": "FROM python:3.12-slim\nRUN pip install onnxruntime 'onnxruntime-gpu[cuda,cudnn]'",
     "image-framework-cpu-only": "FROM nvidia/cuda:12.4.1-cudnn-runtime-ubuntu22.04\nRUN pip install jax flax",
     "image-package-requires-other-torch": "FROM python:3.12-slim\nRUN pip install torch==2.6.0 vllm==0.11.2",
+    "image-package-conflict": "FROM python:3.11-slim\nRUN pip install torch==2.1.0 numpy==2.1.0",
     "image-torch-cpu-only": "FROM nvidia/cuda:12.8.1-cudnn-runtime-ubuntu22.04\nRUN pip install torch==2.9.1 "
     "--index-url https://download.pytorch.org/whl/cpu",
     "image-torch-replaced": "FROM nvcr.io/nvidia/pytorch:25.10-py3\nRUN pip install torch==2.9.1",

@@ -93,7 +93,8 @@ _GIVEN = {
     PACKAGE_FOR_CUDA: _PACKAGE_FOR_ROCM,
     INTEGRATED: _HIDE_INTEGRATED,
 }
-_LONGEST = 400
+_ONE_COMMAND = r"(?:[^;&|`<>$]|\$\(pwd\)|\$(?!\()){1,400}"
+"""A command that runs no other one: what a text holds is shown as a command to type."""
 """Of a command that a fix repeats."""
 _NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
 """Causes of messages that only say that no GPU was found."""
@@ -133,7 +134,7 @@ def fix_for(cause: str, vendor: Vendor | None, container_command: str = "", job:
     if cause == NO_GPU_ASKED_FOR:
         return ask_for_gpus(job)
     fix = _GIVEN.get(cause)
-    if fix is _GIVE_GPUS and 0 < len(container_command) <= _LONGEST:
+    if fix is _GIVE_GPUS and re.fullmatch(_ONE_COMMAND, container_command):
         return _started_again(container_command, vendor)
     return _GIVE_AMD_GPUS if vendor == "amd" and fix is _GIVE_GPUS else fix
 
