@@ -30,7 +30,9 @@ def drop_fallbacks(
     kept = [one for one in left if not any(_supersedes(other, one) or _tells_more(other, one) for other in left)]
     problems = {finding.slug for finding in kept if finding.severity != "note"}
     sure = [finding for finding in sure if finding.severity != "note" or finding.slug not in problems]
-    return [*sure, *kept], [one for one in questions if not (one.fallback and _is_explained(one, sure))]
+    asked = [one for one in questions if not (one.fallback and _is_explained(one, sure))]
+    amiss = any(finding.severity != "note" for finding in (*sure, *kept))
+    return [*sure, *kept], [one for one in asked if not (one.if_well and amiss)]
 
 
 def name_absence_causes(findings: Iterable[Finding]) -> list[Finding]:

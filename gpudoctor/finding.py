@@ -327,6 +327,8 @@ class NotJudged(Struct, frozen=True):
     matters: bool = False
     fallback: bool = False
     """The same as for a finding."""
+    if_well: bool = False
+    """Asked only where no error and no warning was found."""
     id: str = ""
     slug: str = ""
     layer: Layer = "gpudoctor"

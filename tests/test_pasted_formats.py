@@ -210,6 +210,7 @@ CHIPS = """0c:00.0 VGA compatible controller: Advanced Micro Devices, Inc. [AMD/
         (CHIPS, ["gfx90c 0000:0c:00.0"]),
         ("OpenGL renderer string: NAVI22 (navi22, LLVM 14.0.6, DRM 3.48, 6.0.1-arch2-1)\n", ["gfx1031"]),
         (f"Framework Desktop, Ryzen AI Max+ 395\n{UNNAMED}", ["gfx1151"]),
+        ("My laptop has a Radeon 780M and an NVIDIA RTX 4060.\n", ["sm_89", "gfx1103"]),
         (f"Ryzen 9 7950X, Fedora 42\n{UNNAMED}", [""]),  # it may be another GPU than the processor's
     ],
 )

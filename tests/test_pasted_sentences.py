@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.judged_texts import first, judgement, machine
+from tests.support.judged_texts import first, judgement, machine, problems
 
 NO_KERNEL = "RuntimeError: HIP error: invalid device function\n\n"
 
@@ -408,3 +408,56 @@ def test_who_misses_the_gpu_does(text: str) -> None:
 )
 def test_messages_that_a_third_batch_of_reports_showed(text: str, slug: str) -> None:
     assert first(text).slug == slug
+
+
+FACTS = "RTX 4060, driver 560.35.03, Ubuntu 22.04, torch 2.5.1+cu124. "
+
+
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "Everything runs on the CPU.",
+        "GPU usage is 0% during training.",
+        "It hangs when I call .cuda() on the GPU.",
+        "Training crashes with a segmentation fault.",
+        "import torch fails.",
+        "My script cannot use CUDA.",
+    ],
+)
+def test_a_complaint_that_nothing_explains_is_never_well(complaint: str) -> None:
+    found = judgement(FACTS + complaint)
+    assert [one.id for one in found.not_judged if one.matters] == ["GPD911"]
+
+
+@pytest.mark.parametrize(
+    "told", ["Training runs fine on the GPU.", "Everything works, no crash.", "Which torch should I take?"]
+)
+def test_what_is_no_complaint_leaves_nothing_open(told: str) -> None:
+    assert not judgement(FACTS + told).not_judged
+
+
+def test_a_complaint_beside_a_cause_asks_for_nothing_more() -> None:
+    found = judgement(FACTS.replace("4060", "5090").replace("560.35", "580.95") + "Training crashes on the GPU.")
+    assert [one.slug for one in found.findings] == ["torch-no-arch-for-gpu"]
+    assert not found.not_judged
+
+
+@pytest.mark.parametrize(
+    ("told", "blind"),
+    [
+        ("torch 2.5.1+cu124 sees no GPU", True),
+        ("PyTorch 2.5.1+cu124 can't detect the GPU", True),
+        ("torch 2.5.1+cu124: no GPU found by torch", True),
+        ("torch 2.5.1+cu124, cuda not available", True),
+        ("torch 2.5.1+cu124 sees 0 GPUs", True),
+        ("torch 2.5.1+cu124 sees the GPU", False),
+        ("If torch 2.5.1+cu124 does not see the GPU, reinstall it", False),
+        ("torch 2.5.1+cu124 does not use the GPU fully", False),
+        ("torch 2.5.1+cu124 not only sees the GPU but is fast", False),
+        ("With torch 2.4 it did not see the GPU; torch 2.5.1+cu124 does.", False),
+        ("torch 2.5.1+cu124 does not see the GPU at boot. torch.cuda.is_available() is True", False),
+    ],
+)
+def test_a_torch_that_sees_no_gpu_in_a_persons_words(told: str, blind: bool) -> None:
+    slugs = problems(f"RTX 4060, driver 560.35.03. {told}\n")
+    assert slugs == (["torch-wrong-build-or-cpu"] if blind else [])

@@ -29,12 +29,17 @@ def text_incomplete(situation: Situation) -> Verdicts:
     The verdict stays open if the text has neither an error message nor a sign that a GPU was used, and the GPU or
     torch is missing; harmless messages beside a complaint are none. The problem names what to send. If the errors
     are about something else than a GPU, or the text shows no more than that a driver has started the GPU, it says so.
-    An error that is the program's own, a text that says that all works now, and one from macOS need neither.
+    An error that is the program's own, a text that says that all works now, and one from macOS need neither. It stays
+    open, too, if a sentence complains that the GPU is not used or that the program fails, and nothing else is told.
 
     ## Fix safety
     There is nothing to fix.
     """
     text = situation.machine.text
+    if complaint := _unexplained(situation):
+        why = f"the text tells of a fault ({complaint}), and not what was printed. Add that message"
+        yield NotJudged(why, matters=True, if_well=True)
+        return
     if not text.unsaid or (situation.machine.errors and not text.complaint) or text.foreign == "macos":
         return
     if text.tells(PROGRAM_ERROR) or text.tells(WORKS_NOW):
@@ -52,6 +57,15 @@ def text_incomplete(situation: Situation) -> Verdicts:
         return
     missing = " and ".join(filter(None, (", ".join(text.unsaid[:-1]), text.unsaid[-1])))
     yield NotJudged(why=f"the text does not say which {missing}. Send {sent}", matters=seen)
+
+
+def _unexplained(situation: Situation) -> str:
+    """Where somebody complains, and all else that is told is well: then not all is well."""
+    machine, text = situation.machine, situation.machine.text
+    if machine.errors or machine.log_faults or text.unsaid or text.works or text.off_topic:
+        return ""
+    told = (f"text, line {one.line}" for one in text.told if one.complains)
+    return text.complaint or next(told, "")
 
 
 @check("GPD912", "text-contradictory", "gpudoctor")

@@ -261,7 +261,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
         if (remedy := _VARIABLE_SET.match(row.workaround)) and _in_vain(remedy["name"].lower(), whole):
             continue
         facts.told.append(found)
-    if facts.errors and is_harmless(facts.errors, matrix) and (complaint := concepts.complaint()):
+    if is_harmless(facts.errors, matrix) and (complaint := concepts.complaint()):
         facts.say("complaint", complaint.text, complaint.number, "prose")
 
 

@@ -16,8 +16,11 @@ from gpudoctor.machine import Told
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.issues import ToldCircumstance, ToldConcept
 
-_GONE, _ON_CPU = "gone", "on-cpu"
-_OF_A_GPU = late(r"\bgpus?\b|\bcuda\b|\bcpu\b|\bgraphics? cards?\b", re.ASCII)
+_AMISS = ("gone", "on-cpu", "crashes", "hangs")
+_OF_A_GPU = late(
+    r"\bgpus?\b|\bcuda\b|\bcpu\b|\bgraphics? cards?\b|\b(?:py)?torch\b|\btraining\b|\binference\b|\bscript\b",
+    re.ASCII,
+)
 _SHORT = 600
 """Characters of a text that is about one matter."""
 _MOST_LINES = 20
@@ -116,8 +119,8 @@ class Concepts:
         return () if aside else sentence.worded
 
     def complaint(self) -> Line | None:
-        """The first sentence that says of a GPU that it is not found or not used."""
-        amiss = self._places_of(_GONE) | self._places_of(_ON_CPU)
+        """The first sentence that says of a GPU, or of what computes there, that it is not used or fails."""
+        amiss = frozenset().union(*map(self._places_of, _AMISS))
         for sentence, place in zip(self._sentences, self._places, strict=True):
             if place in amiss and any(map(_OF_A_GPU.search, sentence.worded)):
                 return sentence.line

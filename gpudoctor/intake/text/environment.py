@@ -33,10 +33,9 @@ def with_environment(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
     environment = empty_environment()
     environment = replace(environment, python=known(environment.python.value or "", ASSUMED))
     torch, assumed = pasted_torch(facts, machine, matrix)
-    available = decided(facts, "available")
     ours = len(machine.gpus)
     if torch is not None:
-        torch = with_trial(torch, available, ours)
+        torch = with_trial(torch, decided(facts, "available") or decided(facts, "sees no gpu"), ours)
         environment = environment.with_torch(known(torch, torch.source))
         environment = replace(environment, python=known(python_for(torch, matrix, machine.system.platform), ASSUMED))
     elif decided(facts, "torch missing") is None:

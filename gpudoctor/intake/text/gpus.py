@@ -212,7 +212,7 @@ def _of_prose(
     named: tuple[NamedGpu, ...], matrix: Matrix
 ) -> tuple[tuple[tuple[NamedGpu, Identity], ...], tuple[str, ...]]:
     """The GPU that sentences name, if all that they name can be one; the several of a machine, if one sentence names
-    them together; and beside a discrete GPU of AMD the integrated one of the processor."""
+    them together; and beside a discrete GPU the integrated one of the processor."""
     found = [(gpu, identity) for gpu in named if (identity := identity_of(gpu, matrix)) and identity.arch]
     archs = {identity.arch for _, identity in found}
     models = [pair for pair in found if not _GFX_IN_NAME.fullmatch(pair[0].name or pair[1].arch)]
@@ -229,15 +229,14 @@ def _of_prose(
 
 
 def _with_an_integrated_one(found: list[tuple[NamedGpu, Identity]]) -> tuple[tuple[NamedGpu, Identity], ...]:
-    """One discrete and one integrated GPU of AMD, if that is all that is named."""
+    """One discrete GPU and an integrated one, if that is all that is named."""
     # A list of the targets that a build has names GPUs of nobody.
     discrete = [pair for pair in found if not (pair[1].integrated or _GFX_IN_NAME.search(pair[0].name or "gfx900"))]
     integrated = [pair for pair in found if pair[1].integrated]
     kinds = (discrete, integrated)
     archs = {identity.arch for _, identity in found}
-    of_amd = all(identity.vendor == "amd" for _, identity in found)
     others = archs - {identity.arch for kind in kinds for _, identity in kind}
-    if of_amd and not others and all(len({identity.arch for _, identity in kind}) == 1 for kind in kinds):
+    if not others and all(len({identity.arch for _, identity in kind}) == 1 for kind in kinds):
         return _longest(discrete), _longest(integrated)
     return ()
 

@@ -14,6 +14,22 @@ _PROMPT = late(r"\s{0,4}(?:>>>|In ?\[\d{0,4}\]:)\s?(?P<code>.{3,300})")
 _PRINTED = late(
     r"\s{0,6}(?:print\()?['\"]?(?P<name>torch\.(?:__version__|version\.cuda|version\.hip|cuda\.is_available\(\)|cuda\.device_count\(\)|cuda\.get_device_name\(\w{0,12}\)|cuda\.get_arch_list\(\)|cuda\.get_device_capability\(\w{0,12}\)|backends\.cudnn\.version\(\)))['\"]?\)?\s{0,3}(?:[:=]{1,2}|->|returns|gives|is|→|,|#|//|(?=\s(?:True|False)\b))\s{0,3}(?P<value>.{1,400})"
 )
+_GPUS = r"(?:\w+ ){0,3}(?:gpus?|(?:graphics |video )?cards?|cuda|rtx|rx|radeon|geforce)\b"
+_SEES_NONE = late(
+    r"(?i)(?P<if>\b(?:if|when|whenever|where|unless|until) (?:\w+ ){0,2})?\b(?:py)?torch\b"
+    r"(?:[^.;!?\n]|\.(?=\d)){0,60}?"
+    r"(?:\b(?:see|find|detect|recogni[sz]e|list|report|show|get)s? (?:no|zero|0) (?:\w+ )?(?:gpus?|cards?|devices?)\b"
+    r"|(?:(?<!did)n't|(?<!did)n\u2019t|(?<!did )\bnot(?! only)|\bcannot|\bcant|\bdoesnt|\bnever|\bunable to"
+    r"|\bfail(?:s|ed)? to|\brefuses to)"
+    rf" (?:\w+ ){{0,2}}(?:see|find|detect|recogni[sz]e|use|access|pick up)(?:s|ing)? {_GPUS}"
+    r"(?! (?:fully|enough|well|much|efficiently|properly|completely|at (?:full|\d))))"
+    r"|\bno (?:gpus?|cuda devices?) (?:(?:is|are|was|were) )?(?:found|detected|seen|visible|available)"
+    r" (?:by|in|to|for|from) (?:py)?torch\b"
+    r"|\b(?:gpus?|cuda|card)(?: (?:is|are|was))?(?:n't|n\u2019t| not) (?:being )?"
+    r"(?:available|detected|found|seen|recogni[sz]ed|visible|used)(?: (?:by|in|to|for|from) (?:py)?torch\b|[.,;!)]|$)"
+    r"|\bdevice[_ ]count(?:\(\))? (?:is|returns?|gives?|=+) 0\b"
+)
+"""A person's own words for what torch.cuda.is_available() answers."""
 _SAID_AVAILABLE = late(
     r"(?i)(?:(?:torch\.)?cuda\.is_av\w{5,9}(?:\(\))?|(?<![\w.])is_available\(\))[`'\" ]{0,3}"
     r"(?:(?:always|still|only|now) )?(?:returns?|returned|is|was|gives|gave|:|=|->|→|shows|says"
@@ -94,6 +110,8 @@ def _python(number: int, text: str, following: Line | None, facts: Facts) -> Non
         _answer(re.sub(r"\(.*", "", printed["name"]), printed["value"].strip(), number, facts)
     elif (said := _SAID_AVAILABLE.search(text)) and not is_hypothetical(text):
         facts.say("available", str((said["value"] or said["short"]).lower() in ("true", "yes")), number, "prose")
+    elif (blind := _SEES_NONE.search(text)) and not (is_hypothetical(text) or blind["if"]):
+        facts.say("sees no gpu", "False", number, "prose")
 
 
 def _prints(text: str) -> list[list[str]]:
