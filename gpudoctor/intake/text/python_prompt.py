@@ -87,7 +87,7 @@ def read_prompt(lines: tuple[Line, ...], place: int, text: str, facts: Facts) ->
         _module_version(asked_module, answer_below(lines, place), facts)
     if "cuda:" in text and _ON_A_GPU.match(text):
         facts.say("available", "True", number, "program")
-    if "torch" in text or "vailable" in text:
+    if "torch" in text or "Torch" in text or "vailable" in text:
         prints = _prints(text) if "print(" in text else []
         if sum(name != "" for call in prints for name in call) > 1:
             _answers(prints, lines[place + 1 : place + _FAR_ANSWERS], facts)
