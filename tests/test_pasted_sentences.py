@@ -422,6 +422,8 @@ FACTS = "RTX 4060, driver 560.35.03, Ubuntu 22.04, torch 2.5.1+cu124. "
         "Training crashes with a segmentation fault.",
         "import torch fails.",
         "My script cannot use CUDA.",
+        "It does not work.",
+        "It stopped working after an update.",
     ],
 )
 def test_a_complaint_that_nothing_explains_is_never_well(complaint: str) -> None:
@@ -430,7 +432,7 @@ def test_a_complaint_that_nothing_explains_is_never_well(complaint: str) -> None
 
 
 @pytest.mark.parametrize(
-    "told", ["Training runs fine on the GPU.", "Everything works, no crash.", "Which torch should I take?"]
+    "told", ["Training runs fine on the GPU.", "It works, without a crash.", "Which torch should I take?"]
 )
 def test_what_is_no_complaint_leaves_nothing_open(told: str) -> None:
     assert not judgement(FACTS + told).not_judged

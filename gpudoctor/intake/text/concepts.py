@@ -18,7 +18,8 @@ from gpudoctor.matrix.rows.issues import ToldCircumstance, ToldConcept
 
 _AMISS = ("gone", "on-cpu", "crashes", "hangs")
 _OF_A_GPU = late(
-    r"\bgpus?\b|\bcuda\b|\bcpu\b|\bgraphics? cards?\b|\b(?:py)?torch\b|\btraining\b|\binference\b|\bscript\b",
+    r"\bgpus?\b|\bcuda\b|\bcpu\b|\bgraphics? cards?\b|\b(?:py)?torch\b|\btraining\b|\binference\b|\bscript\b"
+    r"|^\W*(?:it|this|that|nothing) (?:do|did|does|has|is|was|will|would|can|could|stop|crash|hang|fail|work|no)",
     re.ASCII,
 )
 _SHORT = 600
