@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.image import Image, Step
+from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import package_line
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change
@@ -18,7 +19,7 @@ from gpudoctor.dockerfile.unreadable_commands import copies_environment, install
 from gpudoctor.finding import Severity
 from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.matrix.rows import PackageConflict
-from gpudoctor.matrix.versions import figures, package_matches
+from gpudoctor.matrix.versions import figures, first_figures, package_matches
 
 _CLAUSE = re.compile(r"(==|>=|~=|>|<=|<)\s*(\d[\w.]*)")
 _WITHOUT = {"torch", "pip", "setuptools", "wheel", "uv"}
@@ -30,7 +31,8 @@ _OLDEST_PYTHON = (3, 9)
 class _Conflict(NamedTuple):
     """A package that the image installs, and what its torch needs of it."""
 
-    step: Step
+    order: int
+    """The place of its command among the steps."""
     asked: Requirement
     severity: Severity
     needed: str
@@ -62,14 +64,14 @@ def package_conflict(recipe: Recipe) -> Verdicts:
         if torch is None or not torch.version:
             continue
         for one in (*_too_new(recipe, image, torch.version), *_of_another_release(recipe, image, torch)):
-            name, specifier = one.asked.name, one.asked.specifier
+            step, name, specifier = image.steps[one.order], one.asked.name, one.asked.specifier
             taken = f"{name}{specifier}" if specifier else f"the newest {name}"
             yield about_line(
-                image, one.step.command.line, one.step.command.shown, severity=one.severity,
+                image, step.command.line, step.command.shown, severity=one.severity,
                 message=f"The command installs {taken}; torch {torch.version} {one.why}.",
                 saw=f"{name}{specifier}",
                 want=one.needed,
-                fixes=(change(f"Ask for {one.needed}", package_line(image, one.step, one.asked, one.needed)),),
+                fixes=(change(f"Ask for {one.needed}", package_line(image, step, one.asked, one.needed)),),
                 refs=(one.source,) if one.source else (),
             )  # fmt: skip
 
@@ -78,14 +80,12 @@ def _too_new(recipe: Recipe, image: Image, torch: str) -> Iterator[_Conflict]:
     for row in recipe.matrix.tables.package_conflicts:
         if row.other != "torch" or not package_matches(row.other_version, torch):
             continue
-        asked = _last(image, row.package)
-        if asked is not None and recipe.gpus and asked[1].exact:
-            continue  # the checks of machines tell it
-        if asked is not None and (severity := _severity(image, row, *asked)) is not None:
-            older = row.version.replace(">=", "<")
-            yield _Conflict(
-                *asked, severity, f"{row.package}{older}", f"was built for {row.package}{older}", row.source
-            )
+        order, asked = _last(image, row.package)
+        if asked is None or (recipe.gpus and asked.exact):
+            continue  # the checks of machines tell of a version
+        if (severity := _severity(image, row, order, asked)) is not None:
+            needed = row.package + row.version.replace(">=", "<")
+            yield _Conflict(order, asked, severity, needed, f"was built for {needed}", row.source)
 
 
 def _of_another_release(recipe: Recipe, image: Image, torch: ImageTorch) -> Iterator[_Conflict]:
@@ -99,37 +99,38 @@ def _of_another_release(recipe: Recipe, image: Image, torch: ImageTorch) -> Iter
     needed = {f"nvidia-cudnn-cu{torch.build[2:4]}": (cudnn, 1), "triton": ((triton or "").removeprefix("=="), 2)}
     first = torch.asked.order if torch.asked is not None else -1
     for name, (release, length) in needed.items():
-        asked = _last(image, name)
-        if not release or asked is None or not asked[1].release or image.steps.index(asked[0]) < first:
+        order, asked = _last(image, name)
+        if not release or asked is None or not asked.release or order < first:
             continue
-        beside = image.steps.index(asked[0]) == first  # then pip finds no solution, however little they differ
-        if figures(asked[1].release)[: None if beside else length] != figures(release)[: None if beside else length]:
+        beside = order == first  # then pip finds no solution, however little they differ
+        compared = figures if beside else partial(first_figures, count=length)
+        if compared(asked.release) != compared(release):
             severity: Severity = "warning" if name == "triton" and not beside else "error"
-            yield _Conflict(*asked, severity, f"{name}=={release}", f"requires {name} {release}")
+            yield _Conflict(order, asked, severity, f"{name}=={release}", f"requires {name} {release}")
 
 
-def _last(image: Image, package: str) -> tuple[Step, Requirement] | None:
-    """The last command that installs a package into the image's own Python, and what it asks for."""
-    found = None
-    for step in image.steps:
-        if step.pip.elsewhere or step.command.maybe or step.environment:
+def _last(image: Image, package: str) -> tuple[int, Requirement | None]:
+    """The place of the last command that installs a package into the image's own Python, and what it asks for."""
+    found: tuple[int, Requirement | None] = -1, None
+    for order, step in enumerate(image.steps):
+        asked = step.pip.asks_for(package)
+        if asked is None or step.pip.elsewhere or step.command.maybe or step.environment:
             continue
-        if one := step.pip.asks_for(package):
-            open_ = found is not None and not one.specifier  # what is there stays
-            found = found if open_ else (step, one)
+        if asked.specifier or found[1] is None:  # what is there stays
+            found = order, asked
     return found
 
 
-def _severity(image: Image, row: PackageConflict, step: Step, one: Requirement) -> Severity | None:
-    clauses = _CLAUSE.findall(one.specifier)
+def _severity(image: Image, row: PackageConflict, order: int, asked: Requirement) -> Severity | None:
+    clauses = _CLAUSE.findall(asked.specifier)
     if any(operator not in ("<", "<=") and package_matches(row.version, version) for operator, version in clauses):
         return "error"
-    return "warning" if not one.specifier and _takes_the_newest(image, step, row.package) else None
+    return "warning" if not asked.specifier and _takes_the_newest(image, order, row.package) else None
 
 
-def _takes_the_newest(image: Image, step: Step, package: str) -> bool:
+def _takes_the_newest(image: Image, order: int, package: str) -> bool:
     """Whether a requirement without a version brings the newest release, and nothing tells of another one."""
-    python, before = python_of(image), image.steps[: image.steps.index(step)]
+    python, before, step = python_of(image), image.steps[:order], image.steps[order]
     if python is None or figures(python) < _OLDEST_PYTHON or step.pip.tool not in ("pip", "uv") or step.pip.locked:
         return False
     unread = any(installs_unread(image, other) for other in (*before, step)) or copies_environment(image) is not None

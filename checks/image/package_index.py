@@ -48,29 +48,11 @@ def without_index(recipe: Recipe) -> Verdicts:
     for image in recipe.images:
         for asked in asked_for(image):
             if asked.source == "package index" and asked.local and not _image_satisfies(recipe, image, asked):
-                url = index_of(recipe, asked.local)
-                better = install_line(recipe, image, asked.line, asked.pinned, asked.local, url)
-                yield torch_finding(
-                    image,
-                    asked,
-                    "error",
-                    f"torch {asked.pinned}+{asked.local} is not on the package index: the build fails here.",
-                    f"torch{asked.requirement.specifier}, no index",
-                    f"--index-url {url}" if url else "the index of that build",
-                    (change("Name the index", better),) if url else (),
-                )
+                saw = f"torch{asked.requirement.specifier}, no index"
+                yield _not_there(recipe, image, asked, "the package index", saw, "Name the index")
             elif _of_another_index(recipe, image, asked):
-                url = index_of(recipe, asked.local)
-                better = install_line(recipe, image, asked.line, asked.pinned, asked.local, url)
-                yield torch_finding(
-                    image,
-                    asked,
-                    "error",
-                    f"torch {asked.pinned}+{asked.local} is not on the index of {asked.build}: the build fails here.",
-                    asked.index_url,
-                    f"--index-url {url}",
-                    (change("Name its own index", better),),
-                )
+                place = f"the index of {asked.build}"
+                yield _not_there(recipe, image, asked, place, asked.index_url, "Name its own index")
             elif asked.source == "both" and not asked.pinned:
                 yield from _outrun(recipe, image, asked)
             elif any(row.flat and asked.index_url.startswith(row.base) for row in recipe.matrix.tables.wheel_indexes):
@@ -84,6 +66,21 @@ def without_index(recipe: Recipe) -> Verdicts:
                     (change("Name it as a page", f"{image.place(asked.line)}: --find-links {asked.index_url}"),),
                     certain=False,
                 )
+
+
+def _not_there(recipe: Recipe, image: Image, asked: TorchRequest, place: str, saw: str, title: str) -> Finding:
+    """A build that is on another index than the command looks in."""
+    url = index_of(recipe, asked.local)
+    better = install_line(recipe, image, asked.line, asked.pinned, asked.local, url)
+    return torch_finding(
+        image,
+        asked,
+        "error",
+        f"torch {asked.pinned}+{asked.local} is not on {place}: the build fails here.",
+        saw,
+        f"--index-url {url}" if url else "the index of that build",
+        (change(title, better),) if url else (),
+    )
 
 
 def _of_another_index(recipe: Recipe, image: Image, asked: TorchRequest) -> bool:

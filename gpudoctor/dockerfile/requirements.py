@@ -14,7 +14,7 @@ from gpudoctor.dockerfile.bounds import BoundError, Bounds
 from gpudoctor.dockerfile.markers import applies
 from gpudoctor.dockerfile.projects import UNKNOWN, Choice, Project, read_project
 from gpudoctor.dockerfile.setup_files import read_setup
-from gpudoctor.matrix.versions import package_matches
+from gpudoctor.matrix.versions import package_matches, release_of
 
 _REQUIREMENT = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*) ?(\[[^\]]*\])? ?(@ ?\S+|(?:\(?[=<>!~][^;#]*)?) ?(;.*)?")
 _OPTION = re.compile(
@@ -55,8 +55,7 @@ class Requirement(Struct, frozen=True):
     @property
     def release(self) -> str:
         """The release that it pins, as its wheel is named: "2.11.0" for `==2.11`; "" if it is open."""
-        public = self.exact.partition("+")[0]
-        return f"{public}.0" if re.fullmatch(r"\d+\.\d+", public) else public
+        return release_of(self.exact)
 
 
 def torch_wheel(word: str) -> str:

@@ -53,6 +53,12 @@ def public_version(version: str) -> str:
     return version.partition("+")[0]
 
 
+def release_of(version: str) -> str:
+    """The release as its wheel is named: "2.11.0" of "2.11+cu128"."""
+    public = public_version(version)
+    return f"{public}.0" if re.fullmatch(r"\d+\.\d+", public) else public
+
+
 def local_version(version: str) -> str:
     """Its local part, which names a build: "cu128"; "" for none."""
     return version.partition("+")[2]

@@ -94,8 +94,7 @@ _GIVEN = {
     INTEGRATED: _HIDE_INTEGRATED,
 }
 _ONE_COMMAND = r"(?:[^;&|`<>$]|\$\(pwd\)|\$(?!\()){1,400}"
-"""A command that runs no other one: what a text holds is shown as a command to type."""
-"""Of a command that a fix repeats."""
+"""A command that runs no other one: a fix repeats it for a person to type."""
 _NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
 """Causes of messages that only say that no GPU was found."""
 _SAME_AGAIN = "program-on-cpu"

@@ -15,7 +15,7 @@ from gpudoctor.late_regex import late
 from gpudoctor.machine import UNKNOWN_VERSION, CodeArchs, ImportTrial, Machine, Torch, TorchOrigin, known
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import figures, local_version, public_version
+from gpudoctor.matrix.versions import figures, local_version, public_version, release_of
 
 _NO = late(r"(?:none|n/?a|could not collect|false|-)\.?$", re.IGNORECASE)
 
@@ -81,15 +81,13 @@ def _torch(
 ) -> tuple[Torch, tuple[str, ...]]:
     cuda, hip = _number(facts, "torch cuda"), _number(facts, "torch hip")
     text = said.value.rstrip("+.")
-    index = (
-        None if said.what == "torch wheel" else decided(facts, "torch index")
-    )  # that index names its wheels' build
+    # The name of a wheel tells its build, whatever index is named beside it.
+    index = None if said.what == "torch wheel" else decided(facts, "torch index")
     if index and not local_version(text) and not (cuda or hip) and index.value in _published(text, machine, matrix):
         text = f"{text}+{index.value}"
     if not local_version(text) and (cuda or hip or _is_for_cpu(facts)):
         build = f"cu{cuda.replace('.', '')}" if cuda else f"rocm{'.'.join(hip.split('.')[:2])}" if hip else "cpu"
-        public = public_version(text)
-        public = f"{public}.0" if re.fullmatch(r"\d+\.\d+", public) else public
+        public = release_of(text)
         pypi = matrix.torch.pypi_build(public, machine.system.platform)
         origin: TorchOrigin = "conda" if conda else "pypi" if build == pypi else "unknown"
         return _plain(public, origin, build, cuda, hip, source(said)), ()
