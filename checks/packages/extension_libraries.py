@@ -12,7 +12,6 @@ from gpudoctor.finding import Evidence, Finding, Fix, Manual, ReinstallPackage, 
 from gpudoctor.frameworks.other_frameworks import framework_of, in_one_folder, on_the_loaders_path
 from gpudoctor.frameworks.torch.compiled_packages import has_own_check, torch_mismatch
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of, family_of, stem_of, without_cuda
-from gpudoctor.frameworks.torch.release_for_torch import for_cuda_of_torch, own_build
 from gpudoctor.frameworks.torch.unmet_dependencies import required_here
 from gpudoctor.machine import Extension, MissingLibrary
 from gpudoctor.machine.torch import COMPANIONS
@@ -220,6 +219,8 @@ def _provide(situation: Situation, extension: Extension, missing: dict[str, Miss
         why = f"{extension.package} names it as a source of its libraries"
         remedies = tuple(ReplacePackage(one.name, one.specifier, why=why) for one in named.values())
         return Fix(f"Install the libraries that {extension.package} names", remedies)
+    from gpudoctor.frameworks.torch.release_for_torch import for_cuda_of_torch
+
     if instead := for_cuda_of_torch(situation, (extension.package,)):
         return instead
     title = f"Install a build of {extension.package} for this {_runtime(situation, extension)}"
@@ -249,6 +250,8 @@ def _runtime(situation: Situation, extension: Extension) -> str:
 def _advice(situation: Situation, extension: Extension, names: tuple[str, ...]) -> str:
     package, runtime = extension.package, _runtime(situation, extension)
     if extension.of_torch:
+        from gpudoctor.frameworks.torch.release_for_torch import own_build
+
         how = own_build(situation, situation.torch, package) if situation.torch else ""
         return how or (
             f"Install a build of {package} for the {runtime} of the installed torch (see its release page, or "

@@ -17,7 +17,6 @@ from gpudoctor.frameworks.other_frameworks import framework_of
 from gpudoctor.frameworks.torch.compiled_packages import tells_its_torch
 from gpudoctor.frameworks.torch.coverage import cuda_answer
 from gpudoctor.frameworks.torch.gpu_coverage import arch_list, fits
-from gpudoctor.frameworks.torch.release_for_torch import own_build
 from gpudoctor.isa import Runs, capability, dotted
 from gpudoctor.machine import OVERRIDE, Extension, Gpu, archs_of
 from gpudoctor.machine.torch import COMPANIONS
@@ -98,6 +97,8 @@ def _for_the_cpu(situation: Situation) -> Iterator[Finding]:
         if not of_torch or not re.search(r"(?<![a-z])cpu$", local_version(package.version)):
             continue
         name = package.name
+        from gpudoctor.frameworks.torch.release_for_torch import own_build
+
         how = own_build(situation, torch, name) or f"Install a build of {name} for GPUs (see its release page)."
         yield finding(
             "warning",

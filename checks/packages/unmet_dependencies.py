@@ -8,7 +8,6 @@ from gpudoctor.check import Verdicts
 from gpudoctor.dependencies import TRITONS
 from gpudoctor.finding import Evidence, Finding, Fix, ReinstallPackage, ReplacePackage, by_hand
 from gpudoctor.frameworks.torch import check
-from gpudoctor.frameworks.torch.release_for_torch import for_cuda_of_torch
 from gpudoctor.frameworks.torch.unmet_dependencies import Unmet, unmet
 from gpudoctor.matrix.versions import figures
 from gpudoctor.plain_text import enumeration
@@ -110,6 +109,8 @@ def _fixes(situation: Situation, problems: tuple[Unmet, ...]) -> tuple[Fix, ...]
 def _of_this_cuda(situation: Situation, problems: tuple[Unmet, ...]) -> tuple[Fix, ...]:
     """The fix where a package is named for another CUDA than that of torch, and so are the releases that it needs."""
     requirers = {one.by.name for one in problems if one.torn}
+    from gpudoctor.frameworks.torch.release_for_torch import for_cuda_of_torch
+
     instead = for_cuda_of_torch(situation, requirers)
     return (instead,) if instead else ()
 
