@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import DriverPackage
 
-_UBUNTU_KERNELS = {"22.04": "5.15", "24.04": "6.8", "26.04": "7.0"}
-"""The kernel that a release came with; newer ones of the same flavour are its hardware-enablement kernels."""
-
 _UBUNTU_FLAVOURS = ("generic", "lowlatency", "aws", "azure", "gcp", "oracle", "nvidia", "oem")
 
 
@@ -127,9 +124,9 @@ def _signed_modules(place: Place, package: str, matrix: Matrix) -> tuple[str, ..
     if not built or flavour not in _UBUNTU_FLAVOURS or name == package:
         return ()
     release = matrix.images.releases(place.os)[-1].removeprefix("ubuntu-")
-    first = _UBUNTU_KERNELS.get(release)
-    later = flavour == "generic" and first is not None and not place.kernel.startswith(f"{first}.")
-    return (f"linux-modules-nvidia-{name}-{flavour}" + (f"-hwe-{release}" if later else ""),)
+    came_with = [row.kernel for row in matrix.distributions.kernels(place.os) if row.package == "linux-generic"]
+    enablement = flavour == "generic" and came_with and not place.kernel.startswith(f"{came_with[0]}.")
+    return (f"linux-modules-nvidia-{name}-{flavour}" + (f"-hwe-{release}" if enablement else ""),)
 
 
 def _stream(row: DriverPackage) -> tuple[Step, ...]:
