@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from gpudoctor.intake.text.facts import Facts, NamedGpu
+from gpudoctor.intake.text.floods import without_floods
 from gpudoctor.intake.text.lines import Line, plain_lines
 from gpudoctor.intake.text.several_machines import several
 from gpudoctor.render.inventory import frameworks
@@ -80,6 +81,15 @@ def test_of_a_very_long_text_the_beginning_and_the_end_are_read_with_their_numbe
     assert found.gpus[0].source == "text, line 1"
     assert found.torch is not None
     assert found.torch.source == "text, line 60003"
+
+
+def test_of_lines_that_differ_in_their_numbers_only_a_few_are_read_however_long_the_numbers_grow() -> None:
+    logged = [f"step {step} loss 0.{step % 977} on cuda:{step % 8}" for step in range(0, 9_000_000, 3000)]
+    told = "RTX 5090: CUDA error: no kernel image is available"
+    lines = tuple(Line(number, text) for number, text in enumerate([*logged, told], 1))
+    read = without_floods(lines)
+    assert read[-1].text == told
+    assert len(read) < 100
 
 
 def test_comments_of_issue_forms_say_nothing_and_keep_the_numbers_of_lines() -> None:

@@ -16,7 +16,7 @@ _MOST_OF_A_SHAPE = 30
 _AROUND = 2
 """Lines beside one that tells something: a heading, an answer."""
 _WINDOW = b"\1" * (2 * _AROUND + 1)
-_DIGITS = bytes.maketrans(b"0123456789abcdefABCDEF", b"0" * 22)
+_DIGITS = b"0123456789abcdefABCDEF"
 _TELLING = (
     "nvidia", "cuda", "nvrm", "torch", "gpu", "radeon", "gfx", "rocm", "hip", "hsa", "sm_", "kfd", "formers",
     "bitsandb",
@@ -65,7 +65,7 @@ def without_floods(lines: tuple[Line, ...]) -> tuple[Line, ...]:
     shapes: Counter[bytes] = Counter()
     kept = []
     for line in lines:
-        shape = line.text[:200].encode("utf-8", "surrogatepass").translate(_DIGITS)
+        shape = line.text[:200].encode("utf-8", "surrogatepass").translate(None, _DIGITS)
         shapes[shape] += 1
         if shapes[shape] <= _MOST_OF_A_SHAPE:
             kept.append(line)
