@@ -438,6 +438,7 @@ def test_crashes_that_a_gap_of_rocm_does_not_explain(text: str) -> None:
         ("Kernel 6.8.0-60-generic doesn't find my RX 9070 XT.", False),
         ("Kernel 6.14.0 doesn't find my RX 9070 XT.", True),
         ("Kernel 5.14.0-570.el9.x86_64 doesn't find my RX 9070 XT.", True),  # Red Hat adds newer drivers
+        ("RHEL 9.6, kernel 5.14: it doesn't find my RX 9070 XT.", True),
         ("Kernel 6.8.0 doesn't find my RX 9070 XT, with amdgpu-dkms installed.", True),
         ("Kernel 6.8.0 runs my RX 9070 XT.", True),
         ("My RX 9070 XT is not recognized.", True),

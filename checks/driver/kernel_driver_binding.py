@@ -328,7 +328,7 @@ def amd_kernel_or_runtime_too_old(situation: Situation) -> Verdicts:
             else f"The kernel driver gives {called(gpus)} no compute access, as if it did not know the chip.",
             saw=kernel,
             want=f"Linux {first} or newer, or amdgpu-dkms" if first else "a KFD node for the GPU",
-            confidence="certain" if lines else "possible" if has_backports(kernel) or not first else "likely",
+            confidence="certain" if lines else "possible" if has_backports(situation) or not first else "likely",
             evidence=(
                 Evidence.of("system.kernel", situation.machine.system.kernel),
                 Evidence.of("gpu.arch", gpus[0].arch),

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from gpudoctor.matrix.versions import at_least, figures, matches
+from gpudoctor.matrix.versions import at_least, figures, matches, minor
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Os
@@ -141,6 +141,13 @@ class DriverPackageQuestions:
             if os.id
         )
         return tuple(sorted(next(filter(None, found), ()), key=lambda row: figures(row.kernel)))
+
+    def has_backports(self, os: Os | None, kernel: str) -> bool:
+        """Whether Red Hat or SUSE built the kernel, by its name or by the release that ships it ("6.4.0-150600.23",
+        "5.14" of RHEL 9). They add newer GPU drivers: its number does not tell which GPUs it knows."""
+        shipped = self.kernels(os) if os else ()
+        by_name = re.search(r"\.el\d|-150\d{3}\.", kernel) is not None
+        return by_name or any(row.backports and minor(row.kernel) == minor(kernel) for row in shipped)
 
     def later_release(self, os: Os, kernel: str) -> DistributionKernel | None:
         """The kernel of the next release of a distribution that ships this one or a newer one."""

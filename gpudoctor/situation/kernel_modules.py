@@ -154,7 +154,7 @@ def newer_than_described_kernel(situation: Situation) -> tuple[Gpu, ...]:
     In a text something must miss the GPU: most who run ROCm on an old kernel have AMD's own driver, unsaid."""
     machine = situation.machine
     kernel = machine.system.kernel
-    if "amdgpu driver" not in machine.assumed or has_backports(kernel.value or ""):
+    if "amdgpu driver" not in machine.assumed or has_backports(situation):
         return ()
     if machine.pasted and (_reached(situation) or not _missed(situation)):
         return ()
@@ -255,10 +255,10 @@ def kernel_with_the_chip(situation: Situation, first: str | None) -> tuple[Fix, 
     return (*kernel, *driver) if ships else (*driver, *kernel)
 
 
-def has_backports(kernel: str) -> bool:
-    """Whether a kernel is one of those to which Red Hat or SUSE add newer GPU drivers: its number does not tell which
-    GPUs it knows ("5.14.0-570.el9", "6.4.0-150600.23")."""
-    return re.search(r"\.el\d|-150\d{3}\.", kernel) is not None
+def has_backports(situation: Situation) -> bool:
+    """Whether newer GPU drivers were added to the kernel: its number does not tell which GPUs it knows."""
+    system = situation.machine.system
+    return situation.matrix.distributions.has_backports(system.os.value, system.kernel.value or "")
 
 
 def _numbers(kernel: str) -> tuple[int, int]:

@@ -6,7 +6,6 @@ import re
 
 from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.ranking import decided
-from gpudoctor.late_regex import late
 from gpudoctor.machine import OVERRIDE, Machine, Told
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.amd import RocmBlas
@@ -14,8 +13,6 @@ from gpudoctor.matrix.versions import Figures, figures, minor
 
 _SEES_NO_GPU = ("program-finds-no-gpu", "opencl-program-finds-no-gpu")
 """Circumstances that a program refutes by naming the GPU on which it is about to compute."""
-_BACKPORTS = late(r"\.el\d|-150\d{3}\.")
-"""Kernels of Red Hat and SUSE, which know newer GPUs than their number tells."""
 
 
 def borne_out(facts: Facts, machine: Machine, matrix: Matrix) -> tuple[Told, ...]:
@@ -56,7 +53,9 @@ def _release(row: RocmBlas) -> Figures:
 def _kernel_is_older(facts: Facts, machine: Machine, matrix: Matrix) -> bool:
     """Whether the named kernel is older than the first one that supports each of the AMD GPUs."""
     said = decided(facts, "kernel")
-    version = re.match(r"\d{1,2}\.\d{1,3}", said.value) if said and not _BACKPORTS.search(said.value) else None
+    version = re.match(r"\d{1,2}\.\d{1,3}", said.value) if said else None
+    if said is None or matrix.distributions.has_backports(machine.system.os.value, said.value):
+        return False
     found = [matrix.gpus.target(target) for target in _targets(machine)]
     first = [target.first_kernel for target in found if target and target.first_kernel]
     known = version is not None and len(first) == len(found) > 0
