@@ -21,7 +21,7 @@ _NVIDIA_NAME = late(
     r"|(?:NVIDIA )?(?:Tesla|Quadro|TITAN|Titan) [A-Z]{1,3}p?(?: ?\d\w{0,5})?\b(?: \(?(?:Maxwell|Pascal)\b\)?)?"
     r"|(?:NVIDIA )?(?:\b|(?<=\b\d[x*\u00d7]))(?:[AHVP]100|H200?"
     r"|H800|A800|B200|B300|GH200|GB10|DGX Spark|GB200|A10G?|A16|A30|A40|A[2456]000|A[45]500|L40S?|L20|L4|T4|P40|K80"
-    r"|M40|M60|V100S?)\b"
+    r"|M40|M60|V100S?)(?=s?\b)"
     r"|(?i:\bJetson (?:Nano|TX[12]|(?:AGX )?(?:Orin|Xavier|Thor)(?: Nano| NX)?)|\bAGX (?:Orin|Xavier|Thor)"
     r"|\b(?:Orin|Xavier) (?:Nano|NX))\b|\bJetson \w{2,6}\b"
     r"|(?:NVIDIA )?(?:[Gg]e[Ff]orce )?\b(?:MX ?[1-5]\d0|[89][1-9]0MX?)\b"
@@ -39,7 +39,7 @@ _NVIDIA_NAME = late(
 _AMD_NAME = late(
     r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX[ -]?\d{3,4}\w?(?:[ -]?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "
     r"|AI PRO )?(?:VII|\d{3}M|80[456]0S|8050S|8060S|R?\w?\d{4}(?: ?(?:XTX?|GRE)|\w)?)\b|(?:AMD )?"
-    r"(?:Instinct )?\b(?i:MI)\d{2,3}[A-Za-z]?\b"
+    r"(?:Instinct )?\b(?i:MI)\d{2,3}[A-RT-Za-rt-z]?(?=s?\b)"
     r"|(?i:(?:\b|(?<=\b\dx))(?:[5-7][3-9][05]0|90[67]0) ?(?:XTX?|GRE)\b)"
     r"|\bFirePro [WSDV]\d{4}\w?\b"
     r"|(?<![\w./-])(?i:pro )?(?:[Ww][5-7][3-9]00[DX]?|[Vv](?:620|710)|R9[67]00D?)\b"
