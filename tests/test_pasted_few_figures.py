@@ -469,10 +469,10 @@ _SYMBOL = "ImportError: /v/lib/python3.10/site-packages/{}: undefined symbol: _Z
 
 
 def test_the_library_of_an_extension_tells_which_package_to_install_again() -> None:
-    conv, scatter, unknown = (
-        first(_SYMBOL.format(library))
-        for library in ("causal_conv1d_cuda.cpython-310.so", "torch_scatter/_scatter_cuda.so", "some_ext.abi3.so")
-    )
+    libraries = ("causal_conv1d_cuda.cpython-310.so", "torch_scatter/_scatter_cuda.so", "some_ext.abi3.so")
+    conv, scatter, unknown = (first(_SYMBOL.format(library)) for library in libraries)
+    flash = first(_SYMBOL.format("flash_attn_2_cuda.cpython-310.so"))
+    assert "--no-build-isolation flash-attn" in advice(flash)
     assert "--no-build-isolation causal-conv1d" in advice(conv)
     assert "--no-build-isolation torch-scatter" in advice(scatter)
     assert "pip install" not in advice(unknown)

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
-_COMPILED = "extension-abi"
+_COMPILED = ("extension-abi", "flash-attn-abi")
 _EXTENSION, _NO_DRIVER = "ext-built-without-gpu-arch", "no-driver"
 _BLAS = "hipblaslt-unsupported-arch"
 _LOOK_AT_THE_DRIVER = by_hand(
@@ -256,7 +256,7 @@ def _fixes(
         last = worthwhile(situation, situation.usable, last)
     open_vendor = row.slug == _CPU_FRAMEWORK and fault.vendor is None
     exact = () if open_vendor else fixes_of_framework(situation, row, text, fault.gpus)
-    if row.slug == _COMPILED and causes[:1] == (_COMPILED,) and not exact:
+    if row.slug in _COMPILED and causes[:1] == (row.slug,) and not exact:
         from gpudoctor.frameworks.torch.release_for_torch import named_by_its_library
 
         exact = named_by_its_library(situation, text)
