@@ -607,6 +607,22 @@ def test_a_container_started_without_its_gpus_is_started_again_with_them(started
     assert "hf_abc" not in "".join(written)
 
 
+@pytest.mark.parametrize(
+    ("line", "version"),
+    [
+        ("In the container (image pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime) nothing works:", "2.1.0+cu121"),
+        ("RunPod, template runpod/pytorch:2.4.0-py3.11-cuda12.4.1-devel-ubuntu22.04", "2.4.0+cu124"),
+        ("$ docker run --gpus all vllm/vllm-openai:v0.8.5 --model m", "2.6.0+cu124"),
+        ("With pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime it works.", None),
+        ("You could try pytorch/pytorch:2.1.0-cuda12.1-cudnn8-runtime", None),
+        ("image: ghcr.io/someone/pytorch:2.1.0-cuda12.1-cudnn8-runtime", None),
+    ],
+)
+def test_the_torch_of_a_public_image_is_known_by_its_tag(line: str, version: str | None) -> None:
+    torch = machine(f"RTX 5090\n{line}\nRuntimeError: No CUDA GPUs are available\n").torch
+    assert (torch.version if torch else None) == version
+
+
 def test_the_driver_of_the_host_refutes_that_there_is_none() -> None:
     command = "$ docker run --rm vllm/vllm-openai:v0.10.2 --model m\nINFO No platform detected, vLLM is running on "
     text = f"{command}UnspecifiedPlatform\nnvidia-smi on the host shows my 4090 fine (driver 575.64).\n"

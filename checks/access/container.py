@@ -7,6 +7,7 @@ from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual,
 from gpudoctor.machine import Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
+from gpudoctor.situation.container_start import started_again
 from gpudoctor.situation.device_nodes import amd_nodes, gpu_nodes, nvidia_nodes, owning_group
 from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import VENDORS
@@ -103,6 +104,7 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
     flags: AddContainerFlags | Manual = AddContainerFlags(vendor, group_id=group, why=need)
     if vendor == "amd" and situation.in_wsl:
         flags = Manual("Start the container with `--device /dev/dxg -v /usr/lib/wsl:/usr/lib/wsl`.")
+    again = None if situation.on_jetson else started_again(situation.machine.text.container_command, vendor)
     evident = bool(_host_has(situation, vendor))
     lack = "are incomplete" if partly else "are missing"
     yield Finding(
@@ -126,7 +128,7 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
             else Evidence.of("amd.kfd", situation.machine.amd.kfd),
             *(Evidence("gpu", gpu.name, gpu.source) for gpu in situation.machine.of_vendor(vendor)[:2]),
         ),
-        fixes=(Fix("Start the container with the GPU", (flags,)),),
+        fixes=(again or Fix("Start the container with the GPU", (flags,)),),
         supersedes=(*_EFFECTS, *(() if needed else ("no-gpu",))),
     )
 

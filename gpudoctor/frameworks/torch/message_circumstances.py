@@ -11,6 +11,7 @@ from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
 from gpudoctor.machine import OVERRIDE, Gpu, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import WITHOUT_GPU, ask_for_gpus
+from gpudoctor.situation.container_start import started_again
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
@@ -93,8 +94,6 @@ _GIVEN = {
     PACKAGE_FOR_CUDA: _PACKAGE_FOR_ROCM,
     INTEGRATED: _HIDE_INTEGRATED,
 }
-_ONE_COMMAND = r"(?:[^;&|`<>$]|\$\(pwd\)|\$(?!\()){1,400}"
-"""A command that runs no other one: a fix repeats it for a person to type."""
 _NO_GPU_FOUND = frozenset(("no-driver", "torch-cpu-only", "program-on-cpu", "container-no-gpu"))
 """Causes of messages that only say that no GPU was found."""
 _SAME_AGAIN = "program-on-cpu"
@@ -133,22 +132,9 @@ def fix_for(cause: str, vendor: Vendor | None, container_command: str = "", job:
     if cause == NO_GPU_ASKED_FOR:
         return ask_for_gpus(job)
     fix = _GIVEN.get(cause)
-    if fix is _GIVE_GPUS and re.fullmatch(_ONE_COMMAND, container_command):
-        return _started_again(container_command, vendor)
-    return _GIVE_AMD_GPUS if vendor == "amd" and fix is _GIVE_GPUS else fix
-
-
-def _started_again(command: str, vendor: Vendor | None) -> Fix:
-    """The command of a person, with the GPUs."""
-    engine, _, rest = command.partition(" run ")
-    options = "--device nvidia.com/gpu=all" if engine == "podman" else "--gpus all"
-    if vendor == "amd":
-        return by_hand(_GIVE_AMD_GPUS.title, f"{engine} run --device /dev/kfd --device /dev/dri {rest}")
-    setup = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
-    if engine == "podman":
-        setup = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
-    again = f"If {engine} refuses that, install nvidia-container-toolkit on the host, and run `{setup}`."
-    return by_hand(_GIVE_GPUS.title, f"{engine} run {options} {rest}\n{again}")
+    if fix is not _GIVE_GPUS:
+        return fix
+    return started_again(container_command, vendor) or (_GIVE_AMD_GPUS if vendor == "amd" else fix)
 
 
 def override_for_program(situation: Situation, gpus: tuple[Gpu, ...], text: str) -> tuple[Fix, ...]:

@@ -76,11 +76,14 @@ _TORCH_WHEEL = late(
     r"(?<![\w-])torch-(?P<version>\d\.\d{1,2}\.\d{1,2}(?:(?:\+|%2B)[\w.]{2,30}?)?)-(?:cp|py)3(?P<python>\d{0,2})-\S{3,80}\.whl"
 )
 _TAKES_WHEEL = late(r"\s{0,8}(?:Downloading|Using cached|Processing) \S")
-_TORCH_IMAGE = late(
-    r"(?<![\w./-])(?:docker\.io/)?pytorch/pytorch:(?P<version>\d\.\d{1,2}\.\d{1,2})-cuda(?P<cuda>\d{1,2}\.\d)-"
-)
-"""What the name of a file or of an image says of the torch that it holds."""
+"""What the name of a file says of the torch that it holds."""
+_IMAGE = late(r"(?<![\w./:@-])(?:[a-z0-9][\w.-]{1,40}/){1,3}[a-z0-9][\w.-]{1,60}:\w[\w.-]{1,120}")
+"""The name of a container image with its tag."""
 _REFUSED_WHEEL = late(r"(?i)not a supported wheel|skipping link|\berror\b|no such file|404|\binstead\b|\bworks?\b")
+_OTHER_IMAGE = late(
+    r"(?i)\binstead\b|\b(?:it|this|that|image|container|everything|all) (?:all )?works?\b|\bworks? (?:fine|with)\b"
+)
+"""Of an image that is not the one in question."""
 _FAILED_INSTALL = late(
     r"ERROR: (?:Could not install|No matching|Cannot install|ResolutionImpossible|Operation cancelled|Exception)"
     r"|No space left on device|^MemoryError|^Killed\b"
@@ -102,7 +105,7 @@ _NOT_HERE = late(
 _ADVISED = late(r"(?i)\b(?:try|should|could|can|please|recommend\w*|suggest\w*|instead of|tells? me|says?)\b")
 
 
-def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
+def read_packages(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """Every package of a list, with its version."""
     listing, quoted, from_index, files = False, False, list[Statement](), list[Statement]()
     entry, named_at = "", 0
@@ -130,8 +133,8 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
         if from_index and _NOT_INSTALLED.search(text):
             failed = from_index[-1].line
             from_index = [said for said in from_index if said.line != failed]
-        if "torch" in text:
-            files += _in_a_name(text, number)
+        if "torch" in text or (":" in text and "/" in text):
+            files += _in_a_name(text, number, matrix)
         if files and _FAILED_INSTALL.search(text):
             files = [said for said in files if said.what != "torch wheel"]
         if "Successfully" in text and (installed := _INSTALLED.search(text)):
@@ -155,19 +158,20 @@ def read_packages(lines: tuple[Line, ...], facts: Facts) -> None:
     facts.said.extend((*from_index, *files))
 
 
-def _in_a_name(text: str, number: int) -> Iterator[Statement]:
+def _in_a_name(text: str, number: int, matrix: Matrix) -> Iterator[Statement]:
     """The torch of a wheel that pip takes, with its Python, and that of an image."""
-    if _ADVISED.search(text) or _REFUSED_WHEEL.search(text):
+    if _ADVISED.search(text):
         return
     of_pip = ".whl" in text and (_TAKES_WHEEL.match(text) is not None or _is_command(text))
-    if of_pip and (wheel := _TORCH_WHEEL.search(text)):
+    if of_pip and not _REFUSED_WHEEL.search(text) and (wheel := _TORCH_WHEEL.search(text)):
         yield Statement("torch wheel", wheel["version"].replace("%2B", "+"), number, "shell")
         if wheel["python"]:
             yield Statement("python", f"3.{wheel['python']}", number, "shell")
-    if "pytorch/pytorch:" in text and (image := _TORCH_IMAGE.search(text)):
-        build = f"cu{image['cuda'].replace('.', '')}"
-        yield Statement("torch image", f"{image['version']}+{build}", number, "shell")
-        yield Statement("container", "docker", number, "shell")
+    for image in () if _OTHER_IMAGE.search(text) else _IMAGE.finditer(text):
+        held = matrix.images.base_image(image[0])
+        if held and held.torch and held.cuda:
+            yield Statement("torch image", f"{held.torch}+cu{held.cuda.replace('.', '')}", number, "shell")
+            yield Statement("container", "docker", number, "shell")
 
 
 def read_said_versions(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:

@@ -72,7 +72,7 @@ def _read_all(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     from gpudoctor.probes.variables import NAMES
 
     rest = _not_logged(lines, facts)
-    read_packages(rest, facts)
+    read_packages(rest, facts, matrix)
     read_said_versions(rest, facts, matrix)
     read_messages(lines, facts)
     read_shell(rest, facts, NAMES | matrix.variables)
