@@ -18,7 +18,8 @@ def started_again(command: str, vendor: Vendor | None) -> Fix | None:
         return None
     engine, _, rest = command.partition(" run ")
     if vendor == "amd":
-        return by_hand(_TITLE, f"{engine} run --device /dev/kfd --device /dev/dri {rest}")
+        group = "keep-groups" if engine == "podman" else "$(stat -c %g /dev/kfd)"
+        return by_hand(_TITLE, f"{engine} run --device /dev/kfd --device /dev/dri --group-add {group} {rest}")
     options = "--device nvidia.com/gpu=all" if engine == "podman" else "--gpus all"
     setup = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
     if engine == "podman":
