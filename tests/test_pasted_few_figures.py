@@ -465,6 +465,31 @@ def test_a_driver_whose_packages_do_not_fit_is_not_mended_by_headers() -> None:
     assert problems(unmet.format("docker-ce", "docker-ce")) == []
 
 
+@pytest.mark.parametrize(
+    ("told", "version"),
+    [
+        ("torch 2.1.2 (cpu build: py3.10_cpu_0)", "2.1.2+cpu"),
+        ("I have torch 2.5.0-cpu and an older one", "2.5.0+cpu"),
+        ("torch 2.8.0 (cu129)", "2.8.0+cu129"),
+        ("pytorch version: 2.3.0 (rocm6.0)", "2.3.0+rocm6.0"),
+        ("torch 2.8.0, CPU: Ryzen 5", "2.8.0+cu128"),
+        ("torch 2.8.0 (CPU Ryzen 5)", "2.8.0+cu128"),
+        ("torch 2.8.0 cpu usage is high", "2.8.0+cu128"),
+    ],
+)
+def test_the_build_that_stands_behind_a_version_is_that_of_torch(told: str, version: str) -> None:
+    torch = machine(f"{told}, RTX 3090\n").torch
+    assert torch is not None
+    assert torch.version == version
+
+
+def test_the_program_of_a_line_that_names_its_version_is_the_one_that_lacks_code_or_computes_on_the_cpu() -> None:
+    image = "OSError: (External) CUDA error(209), no kernel image is available for execution on the device.\n"
+    assert "paddlepaddle-gpu" in advice(first(f"paddlepaddle-gpu 2.6.1, RTX 5070:\n{image}"))
+    unseen = "Could not find cuda drivers on your machine, GPU will not be used.\nnvidia-smi works\n"
+    assert "tensorflow[and-cuda]" in advice(first(f"TensorFlow 2.16.1, RTX 4070, driver 550:\n{unseen}"))
+
+
 _SYMBOL = "ImportError: /v/lib/python3.10/site-packages/{}: undefined symbol: _ZNK3c106SymIntltEl\n"
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import SEEN, Evidence, Finding, Fix, NotJudged
+from gpudoctor.frameworks.named_program import builds_told
 from gpudoctor.frameworks.torch.installed_build import better_torch
 from gpudoctor.frameworks.torch.message_causes import NO_RIGHTS
 from gpudoctor.frameworks.torch.message_circumstances import CUDA_ON_AMD, INTEGRATED, tells_of
@@ -71,7 +72,7 @@ def circumstance_told(situation: Situation) -> Verdicts:
             confidence="possible",
             evidence=(Evidence("told", said.text, f"text, line {said.line}"),),
             fixes=_of_these_nodes(situation, row)
-            or _of_the_program(situation, row, said)
+            or builds_told(situation, row, said.text)
             or (*_named_builds(situation, row), fix_of(row, situation)),
             refs=row.refs,
             possible_causes=tuple(dict.fromkeys((row.slug, *(_OF_A_SEEN_GPU if row.last else ())))),
@@ -85,16 +86,6 @@ def _of_these_nodes(situation: Situation, row: ToldCircumstance) -> tuple[Fix, .
     if row.slug != NO_RIGHTS or _USER not in row.workaround or kfd is None or kfd.mode is None:
         return ()
     return access_fixes(situation, "amd", (kfd,))
-
-
-def _of_the_program(situation: Situation, row: ToldCircumstance, said: Told) -> tuple[Fix, ...]:
-    """The build of the program that the text is about, where the words do not tell which it is."""
-    if not row.any_program:
-        return ()
-    from gpudoctor.frameworks.named_program import fixes_of_program, program_of
-
-    program = program_of(situation, said.text)
-    return fixes_of_program(situation, program, said.text, ()) if program else ()
 
 
 def _named_builds(situation: Situation, row: ToldCircumstance) -> tuple[Fix, ...]:

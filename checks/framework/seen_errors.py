@@ -221,6 +221,7 @@ def _fixes(
         return ()
     if row.windows and situation.machine.text.foreign == "windows":
         return (by_hand("Change it in Windows", row.windows),)
+    from gpudoctor.frameworks.named_program import builds_told
     from gpudoctor.frameworks.told_builds import fixes_of_framework
     from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere
     from gpudoctor.frameworks.torch.smoke_fixes import fixes
@@ -244,7 +245,9 @@ def _fixes(
     other_cause = of_program or (bool(better) and is_refuted(situation, row.slug))
     own = override_for_program(situation, fault.gpus, text) if of_program or not row.of_torch else ()
     own = () if row.of_torch and situation.variable(OVERRIDE) is not None else own
-    told_fixes = tuple(fix_of(one, situation) for one in better.values())
+    told_fixes = tuple(
+        fix for one in better.values() for fix in builds_told(situation, one, text) or (fix_of(one, situation),)
+    )
     first = (*given, *told_fixes) if causes[:1] == (INTEGRATED,) else (*own, *told_fixes, *given)
     if row.slug == CPU_BUILD and situation.machine.system.jetson.known:
         last = fixes_elsewhere("jetson", situation, situation.usable, situation.torch)

@@ -7,6 +7,7 @@ import re
 from gpudoctor.finding import Fix, by_hand
 from gpudoctor.frameworks.told_builds import fixes_of
 from gpudoctor.machine import Gpu
+from gpudoctor.matrix.rows import ToldCircumstance
 from gpudoctor.matrix.rows.packages import ProgramBuild
 from gpudoctor.situation import Situation
 
@@ -27,3 +28,9 @@ def fixes_of_program(situation: Situation, row: ProgramBuild, text: str, gpus: t
     if row.framework:
         return fixes_of(situation, row.framework, text, gpus)
     return (by_hand(f"Install the build of {row.title} for this GPU", row.how, "replaces"),)
+
+
+def builds_told(situation: Situation, row: ToldCircumstance, text: str) -> tuple[Fix, ...]:
+    """The build of the program that the text is about, for a circumstance whose words do not tell which it is."""
+    program = program_of(situation, text) if row.any_program else None
+    return fixes_of_program(situation, program, text, ()) if program else ()

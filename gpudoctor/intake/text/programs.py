@@ -41,6 +41,11 @@ _WITH_BUILD = late(
     r"(?P<of>\d\.\d{1,2}(?:\.\d{1,2})?)(?!\w|\.\w)"
 )
 """A sentence that names a release of torch and its build: "torch 2.8 cu129", "a cu130 build of torch 2.10"."""
+_BUILD_BEHIND = late(
+    r"(?i)[ (,-]{1,3}(?:with )?(?P<build>cu1[0-3]\d\b|rocm\d\.\d\b"
+    r"|(?<=-)cpu\b|(?<!, )cpu(?=[ -]?only\b| (?:build|version|wheel)\b|\)|[,.;]?(?:\s*$|,)))"
+)
+"""The build that stands behind a version: "2.8.0 (cu129)", "2.5.1-cpu", and not "2.8.0, CPU: Ryzen 5"."""
 _RELEASE = late(r"(?i)\b(?:py)?torch v?(?P<version>[12]\.\d{1,2})(?![\w+]|\.\w)")
 """The same without the last figure, and without a build."""
 _ALONE = late(r"\s{0,8}['\"]?(?P<version>[12]\.\d{1,2}\.\d{1,2}[\w.]{0,20}\+(?:rocm\d|cu1\d)[\w.]{1,30})['\"]?\s*")
@@ -230,7 +235,9 @@ def _torch(number: int, text: str, facts: Facts) -> None:
         in_sentence = "==" in found[0] or (":" not in found[0] and not few)
         if beside := _CUDA_BESIDE.match(text, found.end()):
             facts.say("torch cuda", beside["cuda"], number, "prose")
-        facts.say("torch", found["version"].rstrip("."), number, "prose" if in_sentence else "program")
+        version, build = found["version"].rstrip("."), _BUILD_BEHIND.match(text, found.end())
+        version += f"+{build['build'].lower()}" if build and "+" not in version else ""
+        facts.say("torch", version, number, "prose" if in_sentence else "program")
     elif build := _WITH_BUILD.search(text):
         version = build["version"] or build["of"]
         release = version if version.count(".") > 1 else f"{version}.0"
@@ -247,7 +254,7 @@ def _torch(number: int, text: str, facts: Facts) -> None:
 def read_what_it_is_about(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """The program or package with a build of its own for a GPU that the title names; else the only one that the text
     names beside its lists of packages and the commands of installers; else the only one that those name."""
-    listed = {said.line for said in facts.said if said.what.startswith("package ")}
+    listed = {said.line for said in facts.said if said.what.startswith("package ") and said.by != "prose"}
     texts = [_PATH.sub(" ", line.text) for line in lines if line.text.strip() and line.number not in listed]
     facts.names_torch = any(map(_TORCHS_NAME.search, texts))
     told = [text for text in texts if not _INSTALLS.search(text)]
