@@ -35,7 +35,8 @@ _ASKED = late(
 )
 _ANSWER = late(rf"{_VERSION}$")
 """Commands that answer with the version alone."""
-_LIBRARY = late(rf"(?:.*\s|)\S*libcuda\.so\.{_VERSION}$")
+_LIBRARY = late(rf"(?:^|(?<!compat)/|[\s\"'(=])libcuda\.so\.{_VERSION}(?![\w.]*\w)")
+"""The driver's own library; that of cuda-compat is none of the driver's."""
 _MODULE = late(r"filename:\s+\S+/nvidia(?:-current)?\.ko")
 _OF_MODULE = late(rf"(?P<key>version|license):\s+(?:{_VERSION}$|(?P<license>.+))")
 _MOST_OF_MODULE = 40
@@ -87,5 +88,5 @@ def read_drivers(lines: Iterable[Line], facts: Facts) -> None:
                 facts.say("driver", found["version"], number, "list")
                 if "-open" in found["name"]:
                     facts.say(f"flavour {found['version']}", "open", number, "list")
-        elif "libcuda.so." in text and (library := _LIBRARY.match(text)):
+        if "libcuda.so." in text and (library := _LIBRARY.search(text)):
             facts.say("driver", library["version"], number, "prose")
