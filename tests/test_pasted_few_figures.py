@@ -490,6 +490,22 @@ def test_the_program_of_a_line_that_names_its_version_is_the_one_that_lacks_code
     assert "tensorflow[and-cuda]" in advice(first(f"TensorFlow 2.16.1, RTX 4070, driver 550:\n{unseen}"))
 
 
+def test_one_slice_of_a_gpu_is_a_complaint_where_the_person_expected_several() -> None:
+    several = "A100 with MIG enabled. CUDA_VISIBLE_DEVICES=0,1,2 but torch.cuda.device_count() is 1.\n"
+    assert problems(several) == ["mig-confusion"]
+    assert problems(several.replace("enabled", "mode disabled")) == []
+    assert problems("A100 with MIG, one process each: torch.cuda.device_count() is 1, as it should be.\n") == []
+
+
+def test_the_index_for_rocm_has_no_wheel_for_windows() -> None:
+    text = (
+        "On Windows 11 with an {}: pip install torch --index-url https://download.pytorch.org/whl/rocm6.2\n"
+        "ERROR: No matching distribution found for torch\n"
+    )
+    assert "AMD has one" in advice(first(text.format("RX 7800 XT")))
+    assert "AMD has one" not in advice(first(text.replace("rocm6.2", "cu118").format("RTX 3060")))
+
+
 _SYMBOL = "ImportError: /v/lib/python3.10/site-packages/{}: undefined symbol: _ZNK3c106SymIntltEl\n"
 
 

@@ -20,6 +20,7 @@ from gpudoctor.plain_text import TO_BE_SURE, sentence, with_code
 from gpudoctor.situation import Situation
 from gpudoctor.situation.access_fixes import access_fixes
 from gpudoctor.situation.circumstances import ASKS_FOR_GPU, fix_of, told_circumstances
+from gpudoctor.situation.pasted_text import ONE_OF_SEVERAL
 from gpudoctor.situation.seen_errors import seen_errors, tells_a_fault
 
 if TYPE_CHECKING:
@@ -103,7 +104,10 @@ def _matters(situation: Situation) -> Iterator[_Complaint]:
     complaints = [
         (row, said)
         for row, said in told_circumstances(situation)
-        if said.complains and not (row.of_message or (text.works and row.of_torch and row.slug not in _OF_A_SEEN_GPU))
+        if said.complains
+        and not (
+            row.of_message or (text.works and row.of_torch and row.slug not in (*_OF_A_SEEN_GPU, ONE_OF_SEVERAL))
+        )
     ]
     if tells_a_fault(situation):
         found: list[_Complaint] = []

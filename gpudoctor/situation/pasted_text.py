@@ -26,6 +26,8 @@ from gpudoctor.situation import Situation
 
 _SEEN = ("error", "kernel_log")
 """Evidence that something failed, and is not only concluded."""
+ONE_OF_SEVERAL = "mig-confusion"
+"""A cause with which torch finds a GPU, and misses others."""
 _ANYWHERE = (ReplacePackage, ReinstallPackage, RemovePackage, SetVariable, UnsetVariable)
 _OF_LINUX = (
     r"gpudoctor|/(?:dev|etc|usr|proc|opt)/|LD_(?:LIBRARY_PATH|PRELOAD)|\+rocm\d|(?i:\b(?:sudo|root|apt|dnf|dmesg|modprobe|rmmod"
@@ -39,6 +41,7 @@ _ONLY_NO_GPU = ("torch-cpu-only", "framework-cpu-only", "no-gpu", "no-driver", "
 """What says no more than that no GPU is used."""
 _OTHER_TORCH = ("torch-cpu-only", "cuda-torch-on-amd")
 """What another build of torch mends on each system."""
+_NO_WHEEL = "torch-wheel-missing"
 _NO_DEVICE = ("cuda-visible-devices", "container-no-gpu", "container-toolkit-missing", "cuda-torch-on-amd")
 """What a runtime that finds no GPU may mean on Linux."""
 _USE_THE_CPU = by_hand(
@@ -96,6 +99,8 @@ def as_the_text_allows(finding: Finding, situation: Situation) -> Finding:
             other = by_hand("Use WSL2", _IN_WSL)
         elif text.foreign == "windows" and finding.slug == "driver-too-old":
             other = by_hand("Update the driver in Windows", _NEWER_DRIVER, "reboot")
+        elif text.foreign == "windows" and finding.slug == _NO_WHEEL and not _may_be_nvidia(situation):
+            other = _AMDS_TORCH_FOR_WINDOWS  # the indexes for ROCm have wheels for Linux alone
         elif text.foreign == "windows" and finding.slug in _OTHER_TORCH:
             other = _torch_for_windows(situation) if _may_be_nvidia(situation) else _AMDS_TORCH_FOR_WINDOWS
         return replace(finding, fixes=fixes or (other,))
@@ -141,7 +146,7 @@ def _is_refuted(finding: Finding, situation: Situation) -> bool:
     if finding.severity == "note" or any(item.fact in _SEEN for item in finding.evidence):
         return False
     starts = finding.layer in ("driver", "access") or finding.slug == "driver-too-old"
-    return starts and finding.slug in situation.matrix.errors.stopping_causes
+    return starts and finding.slug != ONE_OF_SEVERAL and finding.slug in situation.matrix.errors.stopping_causes
 
 
 def _there(fixes: tuple[Fix, ...], system: str) -> tuple[Fix, ...]:
