@@ -490,6 +490,13 @@ def test_the_program_of_a_line_that_names_its_version_is_the_one_that_lacks_code
     assert "tensorflow[and-cuda]" in advice(first(f"TensorFlow 2.16.1, RTX 4070, driver 550:\n{unseen}"))
 
 
+def test_the_page_of_wheels_is_that_of_the_torch_that_is_told() -> None:
+    missing = "OSError: libcudart.so.11.0: cannot open shared object file: No such file or directory\n"
+    scatter = f"torch {{}}, torch-scatter 2.0.9 is what fails:\n{missing}"
+    assert "torch-2.1.0+cu121.html" in advice(first(scatter.format("2.1.2+cu121")))
+    assert "torch-${TORCH}" in advice(first(scatter.format("of some kind")))
+
+
 def test_one_slice_of_a_gpu_is_a_complaint_where_the_person_expected_several() -> None:
     several = "A100 with MIG enabled. CUDA_VISIBLE_DEVICES=0,1,2 but torch.cuda.device_count() is 1.\n"
     assert problems(several) == ["mig-confusion"]

@@ -9,6 +9,7 @@ from gpudoctor.frameworks.told_builds import fixes_of
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.rows import ToldCircumstance
 from gpudoctor.matrix.rows.packages import ProgramBuild
+from gpudoctor.matrix.versions import minor
 from gpudoctor.situation import Situation
 
 _FOREIGN_IMPORTER = re.compile(r"\((?:imported by|raised in) ")
@@ -27,7 +28,10 @@ def fixes_of_program(situation: Situation, row: ProgramBuild, text: str, gpus: t
     """What installs its build for these GPUs."""
     if row.framework:
         return fixes_of(situation, row.framework, text, gpus)
-    return (by_hand(f"Install the build of {row.title} for this GPU", row.how, "replaces"),)
+    how, torch = row.how, situation.torch
+    if torch is not None and torch.build:
+        how = how.replace("${TORCH}", "{}.{}.0".format(*minor(torch.release))).replace("${CUDA}", torch.build)
+    return (by_hand(f"Install the build of {row.title} for this GPU", how, "replaces"),)
 
 
 def builds_told(situation: Situation, row: ToldCircumstance, text: str) -> tuple[Fix, ...]:
