@@ -261,6 +261,7 @@ OTHER_CAUSES = {
     "mps-not-answering": "The CUDA MPS server does not answer, or refuses the program.",
     "nccl-network": "NCCL cannot reach the other processes over the network.",
     "numpy-mismatch": "A package was built for another NumPy than the installed one.",
+    "package-wheel-missing": "The index has no wheel of a GPU package for this Python and platform.",
     "triton-missing": "Triton is missing, or of another release than the program needs.",
 }
 """Causes that only error messages name: no check looks for them."""
