@@ -497,6 +497,15 @@ def test_the_page_of_wheels_is_that_of_the_torch_that_is_told() -> None:
     assert "torch-${TORCH}" in advice(first(scatter.format("of some kind")))
 
 
+@pytest.mark.parametrize(
+    "said",
+    ["is_available is False", "is_available() gives me False", "is_available = False", "CUDA available: False"],
+)
+def test_the_answer_of_is_available_is_read_in_a_sentence(said: str) -> None:
+    assert problems(f"RTX 3090, torch 2.6.0+cu124, driver 560.35.03, {said}\n") == ["torch-wrong-build-or-cpu"]
+    assert problems(f"RTX 3090, torch 2.6.0+cu124, driver 560.35.03, {said.replace('False', 'True')}\n") == []
+
+
 def test_one_slice_of_a_gpu_is_a_complaint_where_the_person_expected_several() -> None:
     several = "A100 with MIG enabled. CUDA_VISIBLE_DEVICES=0,1,2 but torch.cuda.device_count() is 1.\n"
     assert problems(several) == ["mig-confusion"]

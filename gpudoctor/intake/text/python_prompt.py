@@ -31,8 +31,9 @@ _SEES_NONE = late(
 )
 """A person's own words for what torch.cuda.is_available() answers."""
 _SAID_AVAILABLE = late(
-    r"(?i)(?:(?:torch\.)?cuda\.is_av\w{5,9}(?:\(\))?|(?<![\w.])is_available\(\))[`'\" ]{0,3}"
-    r"(?:(?:always|still|only|now) )?(?:returns?|returned|is|was|gives|gave|:|=|->|→|shows|says"
+    r"(?i)(?:(?:torch\.)?cuda\.is_av\w{5,9}(?:\(\))?|(?<![\w.])is_available\b(?:\(\))?"
+    r"|(?<!is )\bcuda available(?=\s?[:=]))[`'\" ]{0,3}"
+    r"(?:(?:always|still|only|now) )?(?:returns?|returned|is|was|(?:gives|gave)(?: me)?|:|=|->|→|shows|says"
     r"|(?:只会|总是|一直)?(?:返回|为|是)|==)?[`'\" ]{0,3}\s?(?P<value>true|false)\b(?! (?:until|before|at first)\b)"
     r"|^\s{0,8}gpu available\s{2,60}(?P<short>yes|no)\b"
 )
