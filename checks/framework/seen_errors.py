@@ -53,7 +53,7 @@ _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
 _COMPILED = "extension-abi"
 _EXTENSION, _NO_DRIVER = "ext-built-without-gpu-arch", "no-driver"
-_BLAS = "hipblaslt-unsupported-arch"
+_BLAS, _NO_BLAS = "hipblaslt-unsupported-arch", "rocblas-no-arch"
 _LOOK_AT_THE_DRIVER = by_hand(
     "Look at the driver",
     "Run `nvidia-smi`. If it fails, install the driver or, in a container, start that with the GPUs. If it shows a "
@@ -256,6 +256,10 @@ def _fixes(
         last = worthwhile(situation, situation.usable, last)
     open_vendor = row.slug == _CPU_FRAMEWORK and fault.vendor is None
     exact = () if open_vendor else fixes_of_framework(situation, row, text, fault.gpus)
+    if row.slug == _NO_BLAS and not row.of_torch:
+        from gpudoctor.frameworks.torch.system_rocblas import release_for_message
+
+        exact = release_for_message(situation, text, fault.gpus)
     if row.slug == _COMPILED and causes[:1] == (_COMPILED,) and not exact:
         from gpudoctor.frameworks.torch.release_for_torch import named_by_its_library
 
