@@ -11,7 +11,7 @@ from gpudoctor.machine import OVERRIDE, Gpu
 from gpudoctor.matrix.versions import minor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding, group_by
-from gpudoctor.situation.system_rocm import SystemRocm, for_display, system_rocm
+from gpudoctor.situation.system_rocm import for_display, system_rocm
 
 _CHOSEN_FOLDER = "ROCBLAS_TENSILE_LIBPATH"
 _FOLDER = re.compile(r"/opt/rocm(?:-(\d+\.\d+(?:\.\d+)?))?/")
