@@ -61,7 +61,7 @@ def _run_as_another(situation: Situation, targets: tuple[str, ...], gpu: Gpu) ->
 
 
 def release_for_message(situation: Situation, text: str, gpus: tuple[Gpu, ...]) -> tuple[Fix, ...]:
-    """The ROCm for the GPU of a message of rocBLAS: the nearest to that of the folder that it names, else the last."""
+    """The ROCm for the GPU of a message of rocBLAS: the nearest to that of the folder it names, else the last."""
     named, targets = _FOLDER.search(text), {gpu.arch.value for gpu in gpus}
     gfx = targets.pop() if len(targets) == 1 else None
     return tuple(_other_release(situation, named[1], gfx)) if named and gfx else ()
