@@ -11,6 +11,7 @@ from gpudoctor.frameworks.torch.message_circumstances import (
     INTEGRATED,
     NO_GPU_ASKED_FOR,
     NO_GPU_GIVEN,
+    NO_ATOMICS,
     PACKAGE_FOR_CUDA,
 )
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
@@ -21,7 +22,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.device_nodes import nvidia_nodes
-from gpudoctor.situation.no_kernel_driver import without_any_build
+from gpudoctor.situation.no_kernel_driver import all_need_atomics, without_any_build
 from gpudoctor.situation.seen_errors import vendor_of_messages
 
 if TYPE_CHECKING:
@@ -123,6 +124,8 @@ def by_place(
         causes = tuple(slug for slug in causes if slug not in _OF_A_MODULE)
     if situation.variable(OVERRIDE):
         first.append("hsa-override-wrong")
+    if _NO_KFD in causes and not situation.in_container and all_need_atomics(situation):
+        first.append(NO_ATOMICS)
     order = {slug: place for place, slug in enumerate(first)}
     hsa = situation.machine.amd.hsa.value
     last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())

@@ -11,13 +11,14 @@ from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
 from gpudoctor.machine import OVERRIDE, Gpu, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import WITHOUT_GPU, ask_for_gpus
+from gpudoctor.situation.no_kernel_driver import MOVE_FOR_ATOMICS
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
 
 NO_GPU_GIVEN, NO_GPU_ASKED_FOR = "container-no-gpu", WITHOUT_GPU
 CUDA_ON_AMD, INTEGRATED = "cuda-torch-on-amd", "amd-igpu-interferes"
-PACKAGE_FOR_CUDA = "framework-other-vendor"
+PACKAGE_FOR_CUDA, NO_ATOMICS = "framework-other-vendor", "amd-pcie-atomics"
 _HAS_CODE_FOR = re.compile(r"supported_types=\"?\[(?P<all>[^\]]*)")
 """ollama's list of the targets that its libraries have code for."""
 
@@ -92,6 +93,7 @@ _GIVEN = {
     CUDA_ON_AMD: _BUILD_FOR_AMD,
     PACKAGE_FOR_CUDA: _PACKAGE_FOR_ROCM,
     INTEGRATED: _HIDE_INTEGRATED,
+    NO_ATOMICS: MOVE_FOR_ATOMICS,
 }
 _ONE_COMMAND = r"(?:[^;&|`<>$]|\$\(pwd\)|\$(?!\()){1,400}"
 """A command that runs no other one: a fix repeats it for a person to type."""
