@@ -91,6 +91,7 @@ Agent 1
     [
         ("RX 580", ONLY_THE_PROCESSOR, "amd-pcie-atomics"),
         ("RX 570", "there is no GPU agent in rocminfo", "amd-pcie-atomics"),
+        ("Radeon R9 380", "rocminfo does not list the card", "amd-pcie-atomics"),
         ("Radeon Pro WX 5100", "rocminfo and clinfo do not detect the gpu", "amd-pcie-atomics"),
         # GPUs that need none, and one that needs them unless its firmware is new.
         ("RX Vega 64", "rocminfo does not show my GPU", "amd-kernel-or-runtime-too-old"),

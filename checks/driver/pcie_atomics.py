@@ -69,7 +69,7 @@ def amd_pcie_atomics(situation: Situation) -> Verdicts:
 
 
 def _is_unseen(situation: Situation) -> bool:
-    """Whether the ROCm runtime started and lists no GPU, and nothing but their slots is known to keep them from it."""
+    """Whether the ROCm runtime started and lists no GPU, and nothing but their slots may keep them from it."""
     hsa = situation.machine.amd.hsa.value
     asked = hsa is not None and hsa.status == 0 and not hsa.lists_gpu and bool(situation.usable_of("amd"))
     hidden = any(situation.variable(name) is not None for name in VISIBILITY)

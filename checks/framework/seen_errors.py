@@ -22,6 +22,7 @@ from gpudoctor.frameworks.torch.message_causes import (
 from gpudoctor.frameworks.torch.message_circumstances import (
     FIND_THE_LIBRARY,
     INTEGRATED,
+    NO_ATOMICS,
     NO_GPU_GIVEN,
     PACKAGE_FOR_CUDA,
     SEE_ROCMINFO,
@@ -40,7 +41,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU
-from gpudoctor.situation.no_kernel_driver import worthwhile
+from gpudoctor.situation.no_kernel_driver import MOVE_FOR_ATOMICS, all_need_atomics, worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_driver, cudas_too_new
 from gpudoctor.situation.seen_errors import seen_errors, telling_line, vendor_of_messages
 from gpudoctor.situation.wsl import UPDATE_WINDOWS
@@ -236,6 +237,8 @@ def _fixes(
     )
     if row.slug == CPU_BUILD and causes[:1] == (NO_RIGHTS,) and NO_RIGHTS not in told:
         given = (SEE_ROCMINFO,)
+    if causes[:1] == (NO_ATOMICS,) and all_need_atomics(situation):
+        given = (MOVE_FOR_ATOMICS,)
     better: dict[str, ToldCircumstance] = {}
     for one in beyond(row, circumstances):
         better.setdefault(one.slug, one)  # the rows are in the order of what they tell

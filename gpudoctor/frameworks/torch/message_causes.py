@@ -9,9 +9,9 @@ from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.message_circumstances import (
     CUDA_ON_AMD,
     INTEGRATED,
+    NO_ATOMICS,
     NO_GPU_ASKED_FOR,
     NO_GPU_GIVEN,
-    NO_ATOMICS,
     PACKAGE_FOR_CUDA,
 )
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted

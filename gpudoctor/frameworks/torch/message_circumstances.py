@@ -11,7 +11,6 @@ from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
 from gpudoctor.machine import OVERRIDE, Gpu, Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import WITHOUT_GPU, ask_for_gpus
-from gpudoctor.situation.no_kernel_driver import MOVE_FOR_ATOMICS
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ErrorPattern, ToldCircumstance
@@ -93,7 +92,6 @@ _GIVEN = {
     CUDA_ON_AMD: _BUILD_FOR_AMD,
     PACKAGE_FOR_CUDA: _PACKAGE_FOR_ROCM,
     INTEGRATED: _HIDE_INTEGRATED,
-    NO_ATOMICS: MOVE_FOR_ATOMICS,
 }
 _ONE_COMMAND = r"(?:[^;&|`<>$]|\$\(pwd\)|\$(?!\()){1,400}"
 """A command that runs no other one: a fix repeats it for a person to type."""
