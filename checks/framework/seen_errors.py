@@ -237,7 +237,7 @@ def _fixes(
     )
     if row.slug == CPU_BUILD and causes[:1] == (NO_RIGHTS,) and NO_RIGHTS not in told:
         given = (SEE_ROCMINFO,)
-    if causes[:1] == (NO_ATOMICS,) and all_need_atomics(situation):
+    if causes[:1] == (NO_ATOMICS,) and NO_ATOMICS not in told and all_need_atomics(situation):
         given = (MOVE_FOR_ATOMICS,)
     better: dict[str, ToldCircumstance] = {}
     for one in beyond(row, circumstances):
