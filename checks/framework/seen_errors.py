@@ -259,6 +259,10 @@ def _fixes(
         last = worthwhile(situation, situation.usable, last)
     open_vendor = row.slug == _CPU_FRAMEWORK and fault.vendor is None
     exact = () if open_vendor else fixes_of_framework(situation, row, text, fault.gpus)
+    if row.slug == "torch-import-fails" and fault.vendor != "amd":
+        from gpudoctor.frameworks.torch.reinstall import with_its_library
+
+        exact = with_its_library(text)
     if row.slug == _NO_BLAS and not row.of_torch:
         from gpudoctor.frameworks.torch.system_rocblas import release_for_message
 
