@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpudoctor.finding import InstallDriver
 from tests.support.judged_texts import first, judgement, machine, problems
 
 ORT = "FAIL : Failed to load library libonnxruntime_providers_cuda.so with error: {}: cannot open shared object file"
@@ -272,3 +273,13 @@ def test_memory_that_ran_out_under_nccl_is_no_fault_of_the_driver() -> None:
     unhandled = "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
     assert problems(f"{unhandled}Cuda failure 'out of memory'\n") == []
     assert problems(f"{unhandled}Cuda failure 'invalid device function'\n") != []
+
+
+def test_a_gpu_that_paddle_does_not_see_has_the_driver_that_the_text_names() -> None:
+    message = "UserWarning: You are using GPU version Paddle, but your CUDA device is not set properly.\n"
+    found = judgement(f"Tesla P40, driver 440.33.01\n{message}").findings[0]
+    assert found.slug == "driver-too-old"
+    assert any(isinstance(remedy, InstallDriver) for remedy in found.fixes[0].remedies)
+    # Near misses: a driver that runs such builds, and none that is named.
+    assert judgement(f"RTX 3060, driver 550.54.14\n{message}").findings[0].slug == "no-driver"
+    assert judgement(message).findings[0].slug == "no-driver"

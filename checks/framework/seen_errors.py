@@ -224,7 +224,7 @@ def _fixes(
         return (by_hand("Change it in Windows", row.windows),)
     from gpudoctor.frameworks.told_builds import fixes_of_framework
     from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere
-    from gpudoctor.frameworks.torch.smoke_fixes import fixes
+    from gpudoctor.frameworks.torch.smoke_fixes import fixes, newer_driver
 
     told = {row.slug, *(one.slug for one in circumstances)}
     container_command = situation.machine.text.container_command
@@ -237,6 +237,8 @@ def _fixes(
     )
     if row.slug == CPU_BUILD and causes[:1] == (NO_RIGHTS,) and NO_RIGHTS not in told:
         given = (SEE_ROCMINFO,)
+    if row.slug == CRASH and causes[:1] == (_OLD_DRIVER,):
+        given = newer_driver(situation)
     if causes[:1] == (NO_ATOMICS,) and NO_ATOMICS not in told and all_need_atomics(situation):
         given = (MOVE_FOR_ATOMICS,)
     better: dict[str, ToldCircumstance] = {}
@@ -266,7 +268,7 @@ def _fixes(
     if row.slug == _NO_BLAS and not row.of_torch:
         from gpudoctor.frameworks.torch.system_rocblas import release_for_message
 
-        exact = release_for_message(situation, text, fault.gpus)
+        first = (*first, *release_for_message(situation, text, fault.gpus))
     if row.slug == _COMPILED and causes[:1] == (_COMPILED,) and not exact:
         from gpudoctor.frameworks.torch.release_for_torch import named_by_its_library
 
