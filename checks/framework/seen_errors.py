@@ -224,23 +224,9 @@ def _fixes(
         return (by_hand("Change it in Windows", row.windows),)
     from gpudoctor.frameworks.told_builds import fixes_of_framework
     from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere
-    from gpudoctor.frameworks.torch.smoke_fixes import fixes, newer_driver
+    from gpudoctor.frameworks.torch.smoke_fixes import fixes
 
-    told = {row.slug, *(one.slug for one in circumstances)}
-    container_command = situation.machine.text.container_command
-    job = situation.machine.system.job.value
-    batch = job.kind if job else "slurm"
-    given = tuple(
-        fix
-        for slug in causes[:1]
-        if slug not in told and (fix := fix_for(slug, fault.vendor, container_command, batch))
-    )
-    if row.slug == CPU_BUILD and causes[:1] == (NO_RIGHTS,) and NO_RIGHTS not in told:
-        given = (SEE_ROCMINFO,)
-    if row.slug == CRASH and causes[:1] == (_OLD_DRIVER,):
-        given = newer_driver(situation)
-    if causes[:1] == (NO_ATOMICS,) and NO_ATOMICS not in told and all_need_atomics(situation):
-        given = (MOVE_FOR_ATOMICS,)
+    given = _given(situation, row, fault, causes, circumstances)
     better: dict[str, ToldCircumstance] = {}
     for one in beyond(row, circumstances):
         better.setdefault(one.slug, one)  # the rows are in the order of what they tell
@@ -284,6 +270,32 @@ def _fixes(
     if causes[:1] == (PACKAGE_FOR_CUDA,) and row.slug != PACKAGE_FOR_CUDA:
         last = ()
     return (*first, *exact, *last)
+
+
+def _given(
+    situation: Situation,
+    row: ErrorPattern,
+    fault: Fault,
+    causes: tuple[str, ...],
+    circumstances: tuple[ToldCircumstance, ...],
+) -> tuple[Fix, ...]:
+    """The fix of the first cause, where neither the message nor what was told beside it names that."""
+    told = {row.slug, *(one.slug for one in circumstances)}
+    cause = causes[0] if causes else ""
+    if row.slug == CPU_BUILD and cause == NO_RIGHTS and NO_RIGHTS not in told:
+        return (SEE_ROCMINFO,)
+    if not cause or cause in told:
+        return ()
+    if cause == NO_ATOMICS and all_need_atomics(situation):
+        return (MOVE_FOR_ATOMICS,)
+    if cause == _OLD_DRIVER and row.slug == CRASH:
+        from gpudoctor.frameworks.torch.smoke_fixes import newer_driver
+
+        return newer_driver(situation)
+    job = situation.machine.system.job.value
+    container_command = situation.machine.text.container_command
+    fix = fix_for(cause, fault.vendor, container_command, job.kind if job else "slurm")
+    return (fix,) if fix else ()
 
 
 def _of_the_driver(situation: Situation) -> tuple[Fix, ...]:
