@@ -68,3 +68,40 @@ def test_a_kernel_that_nobody_named_is_no_problem() -> None:
 def test_a_gpu_that_amdgpu_could_not_take_has_no_driver_whatever_the_kernel() -> None:
     text = "amdgpu 0000:03:00.0: probe with driver amdgpu failed with error -22\nRX 9070 XT, kernel 6.17.0\n"
     assert problems(text) == ["no-driver"]
+
+
+ONLY_THE_PROCESSOR = """ROCk module is loaded
+=====================
+HSA System Attributes
+=====================
+==========
+HSA Agents
+==========
+*******
+Agent 1
+*******
+  Name:                    Intel(R) Core(TM) i5-5350U CPU
+  Device Type:             CPU
+*** Done ***
+"""
+
+
+@pytest.mark.parametrize(
+    ("gpu", "told", "slug"),
+    [
+        ("RX 580", ONLY_THE_PROCESSOR, "amd-pcie-atomics"),
+        ("RX 570", "there is no GPU agent in rocminfo", "amd-pcie-atomics"),
+        ("Radeon R9 380", "rocminfo does not list the card", "amd-pcie-atomics"),
+        ("Radeon Pro WX 5100", "rocminfo and clinfo do not detect the gpu", "amd-pcie-atomics"),
+        # GPUs that need none, and one that needs them unless its firmware is new.
+        ("RX Vega 64", "rocminfo does not show my GPU", "amd-kernel-or-runtime-too-old"),
+        ("RX 6600", "there is no GPU agent in rocminfo", "amd-kernel-or-runtime-too-old"),
+        ("RX 6600", ONLY_THE_PROCESSOR, "no-driver"),
+    ],
+)
+def test_a_gpu_that_always_needs_atomics_is_not_listed_for_want_of_them(gpu: str, told: str, slug: str) -> None:
+    assert problems(f"{gpu}, Ubuntu 22.04, ROCm 5.4\n{told}\n")[:1] == [slug]
+
+
+def test_rocminfo_that_lists_the_gpu_is_no_fault() -> None:
+    assert problems("RX 580: rocminfo shows the card, and does not say which driver I have.\n") == []

@@ -597,3 +597,23 @@ def test_a_wrong_override_that_a_person_names_is_the_cause() -> None:
     assert problems("RX 6700 XT. The start script sets a wrong HSA_OVERRIDE_GFX_VERSION, the GPU hangs.\n")[:1] == [
         "hsa-override-wrong"
     ]
+
+
+@pytest.mark.parametrize(
+    ("folder", "gfx", "release"),
+    [
+        ("/opt/rocm-6.4.0", "gfx906", "6.3"),  # that release ended it
+        ("/opt/rocm-5.4.2", "gfx1100", "5.7"),  # that release did not have it yet
+        ("/opt/rocm", "gfx803", "5.7"),  # which release it is, is not told
+        ("/opt/rocm-7.2.0", "gfx1201", "7.2.0"),  # it has them: the package is for other GPUs
+    ],
+)
+def test_the_rocm_whose_rocblas_has_kernels_is_named(folder: str, gfx: str, release: str) -> None:
+    message = f"rocBLAS error: Cannot read {folder}/lib/rocblas/library/TensileLibrary.dat: Illegal seek"
+    found = judgement(f"{message} for GPU arch : {gfx}\n").findings[0]
+    assert f"ROCm {release}" in str(found.fixes[0])
+
+
+def test_no_rocm_is_named_for_the_rocblas_of_a_wheel() -> None:
+    message = "rocBLAS error: Cannot read /venv/torch/lib/rocblas/library/TensileLibrary.dat: Illegal seek"
+    assert "Install ROCm" not in str(judgement(f"{message} for GPU arch : gfx906\n").findings[0].fixes)

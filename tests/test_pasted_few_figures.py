@@ -559,3 +559,21 @@ def test_a_container_tool_that_reports_an_error_of_cuda_is_there() -> None:
     error = "nvidia-container-cli: initialization error: {}\n"
     assert first(error.format("cuda error: unknown error")).slug == "nvidia-uvm-after-suspend"
     assert first(error.format("load library failed")).slug == "container-toolkit-missing"
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        ("GTX 3090", "sm_86"),
+        ("RTX 1080 Ti", "sm_61"),
+        ("RTX 6700 XT", "gfx1031"),
+        ("AMD RTX 580", "gfx803"),
+        # Near misses: one of both makers, one that is several, one that is none.
+        ("RTX 580", None),
+        ("GTX 4000", None),
+        ("GTX 5095", None),
+    ],
+)
+def test_a_number_of_one_line_of_products_tells_the_gpu_whatever_line_is_written(name: str, arch: str | None) -> None:
+    (gpu,) = machine(f"GPU: {name}\nPyTorch version: 2.6.0+cu124\n").gpus
+    assert gpu.arch.value == arch

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpudoctor.finding import InstallDriver
 from tests.support.judged_texts import first, judgement, machine, problems
 
 ORT = "FAIL : Failed to load library libonnxruntime_providers_cuda.so with error: {}: cannot open shared object file"
@@ -272,3 +273,34 @@ def test_memory_that_ran_out_under_nccl_is_no_fault_of_the_driver() -> None:
     unhandled = "ncclUnhandledCudaError: Call to CUDA function failed.\nLast error:\n"
     assert problems(f"{unhandled}Cuda failure 'out of memory'\n") == []
     assert problems(f"{unhandled}Cuda failure 'invalid device function'\n") != []
+
+
+def test_a_gpu_that_paddle_does_not_see_has_the_driver_that_the_text_names() -> None:
+    message = "UserWarning: You are using GPU version Paddle, but your CUDA device is not set properly.\n"
+    found = judgement(f"Tesla P40, driver 440.33.01\n{message}").findings[0]
+    assert found.slug == "driver-too-old"
+    assert any(isinstance(remedy, InstallDriver) for remedy in found.fixes[0].remedies)
+    # Near misses: a driver that runs such builds, and none that is named.
+    assert judgement(f"RTX 3060, driver 550.54.14\n{message}").findings[0].slug == "no-driver"
+    assert judgement(message).findings[0].slug == "no-driver"
+
+
+NO_CUDA_IN_JAX = "An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed. "
+
+
+@pytest.mark.parametrize(
+    ("said", "release"),
+    [
+        ("jax==0.4.38, RTX 3060, driver 550.54.14", "0.4.38"),
+        ("jax==0.4.38", "0.4.38"),
+        ("jax==0.7.2, RTX 3060, driver 550.54.14", "0.7.2"),
+    ],
+)
+def test_the_plugin_of_jax_is_of_the_release_that_is_told(said: str, release: str) -> None:
+    found = judgement(f"{said}\n{NO_CUDA_IN_JAX}\n").findings[0]
+    assert found.slug == "framework-cpu-only"
+    assert f"=={release}" in str(found.fixes[0]) and "0.12" not in str(found.fixes[0])
+
+
+def test_a_jax_that_only_is_named_is_no_build_for_the_cpu() -> None:
+    assert problems("jax==0.4.38 on my RTX 3060, driver 550.54.14: the loss is nan in the second epoch.\n") == []

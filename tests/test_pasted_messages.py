@@ -1051,3 +1051,17 @@ def test_a_driver_that_gave_up_without_a_reason_is_a_problem(line: str) -> None:
     more = f"RTX 3060\n[    9.1] NVRM: RmInitAdapter failed! (0x63:0x56:1689)\n[    9.2] {line}"
     assert problems(more) == ["no-driver"]
     assert problems(f"{WORKS}[    9.1] {line}") == []
+
+
+def of_import(package: str, library: str) -> Finding:
+    frame = f'  File "/v/lib/python3.12/site-packages/{package}/__init__.py", line 405, in <module>'
+    return judgement(f"RTX 3060\n{frame}\nImportError: {library}: cannot open shared object file\n").findings[0]
+
+
+def test_a_library_that_torch_itself_misses_comes_with_one_of_its_dependencies() -> None:
+    found = of_import("torch", "libcusparseLt.so.0")
+    assert found.slug == "torch-import-fails"
+    assert "nvidia-cusparselt" in found.fixes[0].title
+    # Near misses: a package that was built for another CUDA, and a library of no wheel.
+    assert of_import("sgl_kernel", "libcudart.so.12").slug == "framework-cuda-libs-missing"
+    assert "Install torch again" not in str(of_import("torch", "libmkl_core.so.2").fixes)

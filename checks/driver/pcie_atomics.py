@@ -5,12 +5,18 @@ from __future__ import annotations
 import re
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.finding import Evidence, Fix, InstallSystemPackage, Reboot, by_hand
-from gpudoctor.machine import Gpu, LogFault
+from gpudoctor.finding import Evidence, Fix, InstallSystemPackage, Reboot
+from gpudoctor.machine import VISIBILITY, Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
-from gpudoctor.situation.no_kernel_driver import names_gpu, without_kfd, worthwhile
+from gpudoctor.situation.no_kernel_driver import (
+    MOVE_FOR_ATOMICS,
+    all_need_atomics,
+    names_gpu,
+    without_kfd,
+    worthwhile,
+)
 
 
 @check("GPD106", "amd-pcie-atomics", "driver")
@@ -24,6 +30,7 @@ def amd_pcie_atomics(situation: Situation) -> Verdicts:
     ## How it is judged
     Certain if the kernel log says so ("PCI rejects atomics") for a GPU without a KFD node. Likely without that line,
     if the GPU is bound to amdgpu, KFD lists other nodes but not this one, and the matrix says that it needs atomics.
+    Possible where of a machine only its GPU is known, one that always needs them, and that rocminfo lists none.
 
     ## Fix safety
     Moving a GPU to another slot changes nothing on disk.
@@ -45,6 +52,30 @@ def amd_pcie_atomics(situation: Situation) -> Verdicts:
             fixes=worthwhile(situation, gpus, _with_atomics(firmware)),
             supersedes=("amd-kfd-missing",),
         )
+    if situation.machine.pasted is not None and not faults and _is_unseen(situation):
+        gpus = situation.usable_of("amd")
+        yield finding(
+            "error",
+            gpus,
+            message=f"The ROCm runtime lists no GPU. {called(gpus)} needs a slot with PCIe atomics; without them the "
+            "kernel gives it no compute access. `sudo dmesg | grep kfd` then says `PCI rejects atomics`.",
+            saw="no GPU agent",
+            want="a slot with PCIe atomics",
+            confidence="possible",
+            evidence=(Evidence.of("amd.hsa", situation.machine.amd.hsa),),
+            fixes=worthwhile(situation, gpus, (MOVE_FOR_ATOMICS,)),
+            supersedes=("no-driver", "no-gpu"),
+        )
+
+
+def _is_unseen(situation: Situation) -> bool:
+    """Whether the ROCm runtime started and lists no GPU, and nothing but their slots may keep them from it."""
+    hsa = situation.machine.amd.hsa.value
+    asked = hsa is not None and hsa.status == 0 and not hsa.lists_gpu and bool(situation.usable_of("amd"))
+    hidden = any(situation.variable(name) is not None for name in VISIBILITY)
+    return (
+        asked and not hidden and not situation.in_container and not situation.in_wsl and all_need_atomics(situation)
+    )
 
 
 def _atomics_firmware(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...]) -> int | None:
@@ -58,12 +89,7 @@ def _atomics_firmware(situation: Situation, gpu: Gpu, lines: tuple[LogFault, ...
 
 
 def _with_atomics(firmware: int | None) -> tuple[Fix, ...]:
-    text = (
-        "Move the GPU to a slot that is wired to the processor: not to the chipset, without riser or Thunderbolt. "
-        "In a virtual machine, pass PCIe atomics through. Boards before PCIe 3.0 cannot do it."
-    )
-    move = by_hand("Move the GPU to a slot that is wired to the processor", text)
     if firmware is None:
-        return (move,)
+        return (MOVE_FOR_ATOMICS,)
     update = InstallSystemPackage("linux-firmware", why=f"from release {firmware} on it needs no PCIe atomics")
-    return (Fix("Update linux-firmware", (update, Reboot(why="amdgpu loads the firmware"))), move)
+    return (Fix("Update linux-firmware", (update, Reboot(why="amdgpu loads the firmware"))), MOVE_FOR_ATOMICS)

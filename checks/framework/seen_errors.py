@@ -22,6 +22,7 @@ from gpudoctor.frameworks.torch.message_causes import (
 from gpudoctor.frameworks.torch.message_circumstances import (
     FIND_THE_LIBRARY,
     INTEGRATED,
+    NO_ATOMICS,
     NO_GPU_GIVEN,
     PACKAGE_FOR_CUDA,
     SEE_ROCMINFO,
@@ -40,7 +41,7 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU
-from gpudoctor.situation.no_kernel_driver import worthwhile
+from gpudoctor.situation.no_kernel_driver import MOVE_FOR_ATOMICS, all_need_atomics, worthwhile
 from gpudoctor.situation.nvidia_driver import cuda_driver, cudas_too_new
 from gpudoctor.situation.seen_errors import seen_errors, telling_line, vendor_of_messages
 from gpudoctor.situation.wsl import UPDATE_WINDOWS
@@ -53,7 +54,7 @@ _NAMED = 4
 """Causes that a message names; the report's JSON has all."""
 _COMPILED = ("extension-abi", "flash-attn-abi")
 _EXTENSION, _NO_DRIVER = "ext-built-without-gpu-arch", "no-driver"
-_BLAS = "hipblaslt-unsupported-arch"
+_BLAS, _NO_BLAS = "hipblaslt-unsupported-arch", "rocblas-no-arch"
 _LOOK_AT_THE_DRIVER = by_hand(
     "Look at the driver",
     "Run `nvidia-smi`. If it fails, install the driver or, in a container, start that with the GPUs. If it shows a "
@@ -226,17 +227,7 @@ def _fixes(
     from gpudoctor.frameworks.torch.other_origins import fixes_elsewhere
     from gpudoctor.frameworks.torch.smoke_fixes import fixes
 
-    told = {row.slug, *(one.slug for one in circumstances)}
-    container_command = situation.machine.text.container_command
-    job = situation.machine.system.job.value
-    batch = job.kind if job else "slurm"
-    given = tuple(
-        fix
-        for slug in causes[:1]
-        if slug not in told and (fix := fix_for(slug, fault.vendor, container_command, batch))
-    )
-    if row.slug == CPU_BUILD and causes[:1] == (NO_RIGHTS,) and NO_RIGHTS not in told:
-        given = (SEE_ROCMINFO,)
+    given = _given(situation, row, fault, causes, circumstances)
     better: dict[str, ToldCircumstance] = {}
     for one in beyond(row, circumstances):
         better.setdefault(one.slug, one)  # the rows are in the order of what they tell
@@ -259,6 +250,14 @@ def _fixes(
         last = worthwhile(situation, situation.usable, last)
     open_vendor = row.slug == _CPU_FRAMEWORK and fault.vendor is None
     exact = () if open_vendor else fixes_of_framework(situation, row, text, fault.gpus)
+    if row.slug == "torch-import-fails" and fault.vendor != "amd":
+        from gpudoctor.frameworks.torch.reinstall import with_its_library
+
+        exact = with_its_library(text)
+    if row.slug == _NO_BLAS and not row.of_torch:
+        from gpudoctor.frameworks.torch.system_rocblas import release_for_message
+
+        first = (*first, *release_for_message(situation, text, fault.gpus))
     if row.slug in _COMPILED and causes[:1] == (row.slug,) and not exact:
         from gpudoctor.frameworks.torch.release_for_torch import named_by_its_library
 
@@ -274,6 +273,32 @@ def _fixes(
     if causes[:1] == (PACKAGE_FOR_CUDA,) and row.slug != PACKAGE_FOR_CUDA:
         last = ()
     return (*first, *exact, *last)
+
+
+def _given(
+    situation: Situation,
+    row: ErrorPattern,
+    fault: Fault,
+    causes: tuple[str, ...],
+    circumstances: tuple[ToldCircumstance, ...],
+) -> tuple[Fix, ...]:
+    """The fix of the first cause, where neither the message nor what was told beside it names that."""
+    told = {row.slug, *(one.slug for one in circumstances)}
+    cause = causes[0] if causes else ""
+    if row.slug == CPU_BUILD and cause == NO_RIGHTS and NO_RIGHTS not in told:
+        return (SEE_ROCMINFO,)
+    if not cause or cause in told:
+        return ()
+    if cause == NO_ATOMICS and all_need_atomics(situation):
+        return (MOVE_FOR_ATOMICS,)
+    if cause == _OLD_DRIVER and row.slug == CRASH:
+        from gpudoctor.frameworks.torch.smoke_fixes import newer_driver
+
+        return newer_driver(situation)
+    job = situation.machine.system.job.value
+    container_command = situation.machine.text.container_command
+    fix = fix_for(cause, fault.vendor, container_command, job.kind if job else "slurm")
+    return (fix,) if fix else ()
 
 
 def _of_the_driver(situation: Situation) -> tuple[Fix, ...]:

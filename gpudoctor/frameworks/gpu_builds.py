@@ -141,7 +141,7 @@ def for_cuda(situation: Situation, framework: InstalledFramework, wanted: Collec
     for build in builds_for(situation, framework.name, situation.usable) if own not in wanted else ():
         cuda = build.cuda
         if cuda and cuda not in offered and major_of(cuda) in wanted and runs_here(situation, build):
-            version = _version(situation, framework, build) or release_for(situation, build)
+            version = version_for(situation, framework, build) or release_for(situation, build)
             fix = install(situation, framework, build, version)
             if fix is not None:
                 offered.add(cuda)
@@ -153,7 +153,7 @@ def install(
 ) -> Fix | None:
     """The fix that installs a GPU build of the framework in its version, or another, with its libraries; None if no
     index has one. What owns the same files goes first."""
-    version = version or _version(situation, framework, build)
+    version = version or version_for(situation, framework, build)
     another = version != public_version(framework.version)
     if version is None or (another and not build.releases and release_for(situation, build) is None):
         return None
@@ -281,7 +281,7 @@ def _in_the_way(situation: Situation, build: FrameworkBuild, installed: Installe
         yield from (one.name for one in listed if one.name in DISTRIBUTIONS.values())
 
 
-def _version(situation: Situation, framework: InstalledFramework, build: FrameworkBuild) -> str | None:
+def version_for(situation: Situation, framework: InstalledFramework, build: FrameworkBuild) -> str | None:
     """The installed version, or the newest of this build if that is older."""
     installed = public_version(framework.version)
     if not build.install:
@@ -309,7 +309,7 @@ def install_again(situation: Situation, framework: InstalledFramework) -> Fix | 
     installed = public_version(framework.version)
     rows = situation.matrix.builds_of(framework.name)
     alike = (one for one in rows if (one.package, one.extra) == (build.package, build.extra))
-    own = (one for one in alike if _version(situation, framework, one) == installed)
+    own = (one for one in alike if version_for(situation, framework, one) == installed)
     return install(situation, framework, next(own, build))
 
 
@@ -330,7 +330,7 @@ def _installs(
     """The builds that keep the framework's version; if there are none, the best of another version."""
     ready = [build for build in builds if runs_here(situation, build)]
     installed = public_version(framework.version)
-    keeping = [build for build in ready if _keeps(build, _version(situation, framework, build), installed)]
+    keeping = [build for build in ready if _keeps(build, version_for(situation, framework, build), installed)]
     found = [fix for build in keeping if (fix := install(situation, framework, build))]
     if not found:
         releases = _other_releases(situation, framework, ready)
@@ -356,7 +356,7 @@ def _other_releases(
 ) -> list[tuple[FrameworkBuild, str]]:
     """The release of each build to take instead, newer ones first: an older one has fewer GPUs and functions."""
     installed = figures(public_version(framework.version))
-    near = [(one, _version(situation, framework, one)) for one in builds]
+    near = [(one, version_for(situation, framework, one)) for one in builds]
     newest = [(one, release) for one, version in near if (release := release_for(situation, one)) != version]
     found = [(one, version) for one, version in (*near, *newest) if version]
     return sorted(found, key=lambda one: figures(one[1]) < installed)

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 
 from gpudoctor.finding import Fix, by_hand
-from gpudoctor.frameworks.gpu_builds import builds_for, release_for, runs_here, target_of
+from gpudoctor.frameworks.gpu_builds import builds_for, release_for, runs_here, target_of, version_for
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of
 from gpudoctor.frameworks.torchs_cudnn import environment_of_its_own
 from gpudoctor.machine import Gpu
@@ -67,10 +67,12 @@ def _builds(
     situation: Situation, name: str, gpus: tuple[Gpu, ...], own: InstalledFramework | None
 ) -> tuple[FrameworkBuild, ...]:
     """The builds that can be installed for these GPUs, one for each CUDA; where torch is here, only that of its CUDA,
-    or one that shares no files with it. Of a vendor that nothing names, those for NVIDIA's GPUs."""
+    or one that shares no files with it. Of a vendor that nothing names, those for NVIDIA's GPUs. Builds of the
+    release that is here go before others."""
     vendor = situation.built_for or (gpus[0].vendor if gpus else "nvidia")
     found: dict[int, FrameworkBuild] = {}
-    for build in builds_for(situation, name, gpus) if gpus else situation.matrix.builds_of(name):
+    rows = builds_for(situation, name, gpus) if gpus else situation.matrix.builds_of(name)
+    for build in [one for one in rows if _is_of_release(situation, one, own)] or rows:
         here = build.vendor == vendor and bool(build.install) and situation.platform in build.platforms
         if here and runs_here(situation, build) and _release(situation, build, own):
             found.setdefault(_major(build), build)
@@ -79,7 +81,14 @@ def _builds(
 
 
 def _release(situation: Situation, build: FrameworkBuild, own: InstalledFramework | None) -> str | None:
-    return public_version(own.version) if own and own.build == build else release_for(situation, build)
+    keeps = own is not None and (own.build == build or _is_of_release(situation, build, own))
+    return public_version(own.version) if own and keeps else release_for(situation, build)
+
+
+def _is_of_release(situation: Situation, build: FrameworkBuild, own: InstalledFramework | None) -> bool:
+    """Whether the CPU build that is here has this build for GPUs in its own release."""
+    cpu = own if own is not None and own.build is None else None
+    return cpu is not None and version_for(situation, cpu, build) == public_version(cpu.version)
 
 
 def _command(situation: Situation, build: FrameworkBuild, own: InstalledFramework | None, asked: int | None) -> str:

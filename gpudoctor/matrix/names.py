@@ -152,6 +152,11 @@ def resemble(asked: str, key: str) -> bool:
 def maker(text: str) -> Vendor | None:
     """The maker that a name implies."""
     lower = text.lower()
-    if re.search(r"nvidia|geforce|quadro|tesla|\b[rg]tx", lower):
+    if re.search(r"nvidia|geforce|quadro|tesla", lower):
         return "nvidia"
-    return "amd" if re.search(r"\bamd\b|\bati\b|radeon|instinct|\brx", lower) else None
+    # Its name weighs more than a line of products, which people mix up: "AMD RTX 580".
+    if re.search(r"\b(?:amd|ati)\b(?! (?:ryzen|epyc|threadripper|athlon))|radeon|instinct", lower):
+        return "amd"
+    if re.search(r"\b[rg]tx", lower):
+        return "nvidia"
+    return "amd" if re.search(r"\bamd\b|\brx", lower) else None

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from gpudoctor.finding import Fix
+from gpudoctor.finding import Fix, by_hand
 from gpudoctor.isa import capability
 from gpudoctor.machine import BlockedModule, Gpu, LogFault, Vendor
 from gpudoctor.situation import Situation, answer_once
@@ -253,6 +253,13 @@ def rival(situation: Situation, gpu: Gpu) -> str | None:
     return gpu.driver.value if gpu.driver.value in RIVALS else None
 
 
+MOVE_FOR_ATOMICS = by_hand(
+    "Move the GPU to a slot that is wired to the processor",
+    "Move the GPU to a slot that is wired to the processor: not to the chipset, without riser or Thunderbolt. "
+    "In a virtual machine, pass PCIe atomics through. Boards before PCIe 3.0 cannot do it.",
+)
+
+
 def without_kfd(situation: Situation, slug: str) -> list[tuple[Weight, tuple[Gpu, ...]]]:
     """GPUs bound to amdgpu but not listed by KFD (so without compute access) for which this is the first reason."""
     machine = situation.machine
@@ -280,6 +287,12 @@ def _kfd_reasons(situation: Situation, gpu: Gpu) -> Iterator[str]:
     if target and target.atomics in ("always", "unless-firmware") and not situation.machine.kernel_log.known:
         yield "amd-pcie-atomics"
     yield "amd-kfd-missing" if knows_chip else "amd-kernel-or-runtime-too-old"
+
+
+def all_need_atomics(situation: Situation) -> bool:
+    """Whether KFD takes none of the AMD GPUs in a slot without PCIe atomics, whatever their firmware."""
+    targets = [situation.matrix.gpus.target(gpu.arch.value) for gpu in situation.machine.of_vendor("amd")]
+    return bool(targets) and all(target and target.atomics == "always" for target in targets)
 
 
 def names_gpu(fault: LogFault, gpu: Gpu) -> bool:

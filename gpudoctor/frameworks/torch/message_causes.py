@@ -9,6 +9,7 @@ from gpudoctor.frameworks.torch.gpu_coverage import fits
 from gpudoctor.frameworks.torch.message_circumstances import (
     CUDA_ON_AMD,
     INTEGRATED,
+    NO_ATOMICS,
     NO_GPU_ASKED_FOR,
     NO_GPU_GIVEN,
     PACKAGE_FOR_CUDA,
@@ -16,12 +17,13 @@ from gpudoctor.frameworks.torch.message_circumstances import (
 from gpudoctor.frameworks.torch.refuted_causes import is_refuted
 from gpudoctor.frameworks.torch.smoke_faults import BUSY, CRASH, NO_CODE
 from gpudoctor.machine import OVERRIDE, VISIBILITY, Gpu, Vendor
-from gpudoctor.matrix.versions import minor
+from gpudoctor.matrix.versions import major_of, minor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.device_nodes import nvidia_nodes
-from gpudoctor.situation.no_kernel_driver import without_any_build
+from gpudoctor.situation.no_kernel_driver import all_need_atomics, without_any_build
+from gpudoctor.situation.nvidia_driver import cudas_too_new
 from gpudoctor.situation.seen_errors import vendor_of_messages
 
 if TYPE_CHECKING:
@@ -36,7 +38,7 @@ _OF_VENDORS = {
 }  # fmt: skip
 """Beginnings of slugs that are about the GPUs of one vendor only."""
 CPU_BUILD, HIDDEN, NO_RIGHTS = "torch-cpu-only", "cuda-visible-devices", "amd-device-permission"
-_NO_DRIVER, _NO_KFD = "no-driver", "amd-kfd-missing"
+_NO_DRIVER, _NO_KFD, _OLD_DRIVER = "no-driver", "amd-kfd-missing", "driver-too-old"
 CHOOSING_GPUS = (*VISIBILITY, "NVIDIA_VISIBLE_DEVICES")
 _NO_TOOLKIT = "container-toolkit-missing"
 _UVM, _NO_UVM = "nvidia-uvm-after-suspend", "nvidia-uvm-missing"
@@ -57,6 +59,8 @@ _OF_CUDA = re.compile(
 """What a package that is built for CUDA asks for, and torch itself does not."""
 _HELPS_CUDA = ("cuda-toolkit-", "cuda-torch-", "framework-cuda-libs-", "extension-abi")
 """Causes that are out of the question where the package is for the other vendor's GPUs."""
+_OLDEST_CUDA = 11
+"""Of the builds of torch and other frameworks that are still in use."""
 _OLDEST_ROCM = (6, 0)
 """Of the builds of torch that are still in use: what AMD supported by then has code in each of them."""
 
@@ -123,6 +127,10 @@ def by_place(
         causes = tuple(slug for slug in causes if slug not in _OF_A_MODULE)
     if situation.variable(OVERRIDE):
         first.append("hsa-override-wrong")
+    if any(major_of(cuda) <= _OLDEST_CUDA for cuda, _ in cudas_too_new(situation)):
+        first.append(_OLD_DRIVER)
+    if _NO_KFD in causes and not situation.in_container and all_need_atomics(situation):
+        first.append(NO_ATOMICS)
     order = {slug: place for place, slug in enumerate(first)}
     hsa = situation.machine.amd.hsa.value
     last = (() if in_wsl else _OF_WSL) + (_NO_KFD_NODE if hsa and hsa.lists_gpu else ())

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 NO_GPU_GIVEN, NO_GPU_ASKED_FOR = "container-no-gpu", WITHOUT_GPU
 CUDA_ON_AMD, INTEGRATED = "cuda-torch-on-amd", "amd-igpu-interferes"
-PACKAGE_FOR_CUDA = "framework-other-vendor"
+PACKAGE_FOR_CUDA, NO_ATOMICS = "framework-other-vendor", "amd-pcie-atomics"
 _HAS_CODE_FOR = re.compile(r"supported_types=\"?\[(?P<all>[^\]]*)")
 """ollama's list of the targets that its libraries have code for."""
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from gpudoctor.dependencies import TRITONS
 from gpudoctor.finding import AnyRemedy, Fix, Manual, ReinstallPackage, by_hand
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
+from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation
+
+_NOT_FOUND = re.compile(r"(lib\w+\.so\S*) ?: cannot open shared object file.{0,60}\(imported by torch\)")
 
 
 def reinstall_torch(situation: Situation, torch: Torch) -> Fix:
@@ -20,6 +24,19 @@ def reinstall_torch(situation: Situation, torch: Torch) -> Fix:
         return by_hand("Install torch again", text, "replaces")
     remedy = same_build(situation, torch, "the same version, with all its files")
     return Fix(f"Install torch {torch.version} again", (remedy,))
+
+
+def with_its_library(text: str) -> tuple[Fix, ...]:
+    """What brings back the library of one of NVIDIA's wheels that `import torch` did not find."""
+    missing = _NOT_FOUND.search(text)
+    wheel = distribution_of(missing[1]) if missing else None
+    if missing is None or wheel is None:
+        return ()
+    how = (
+        "Install torch again in one step with its dependencies (`pip install --force-reinstall`, or `uv sync "
+        f"--reinstall-package torch`). Of these {wheel} (with -cu12 or -cu13 at its end) brings {missing[1]}."
+    )
+    return (by_hand(f"Install torch again, with {wheel}", how, "replaces"),)
 
 
 def reinstall_all(situation: Situation, packages: Iterable[Distribution], why: str) -> tuple[AnyRemedy, ...]:

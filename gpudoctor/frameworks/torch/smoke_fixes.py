@@ -145,13 +145,13 @@ def _of_cause(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
         remedy = InstallSystemPackage("python-headers", version=python, why="Triton compiles against Python.h")
         return (Fix("Install Python's headers", (remedy,)),)
     if fault.slug == "driver-too-old" and all("no-driver" in row.also for row in fault.causes):
-        return _newer_driver(situation)
+        return newer_driver(situation)
     if fault.slug == "shm-small" and situation.in_container:
         return (Fix("Start the container with more shared memory", (AddContainerFlags("shm"),)),)
     return ()
 
 
-def _newer_driver(situation: Situation) -> tuple[Fix, ...]:
+def newer_driver(situation: Situation) -> tuple[Fix, ...]:
     """A driver that runs at least one more CUDA; none where the GPUs have none, or the present one runs all."""
     oldest = next((driver for _, driver in cudas_too_new(situation)), None)
     driver = driver_to_install(situation, at_least=oldest) if oldest else None

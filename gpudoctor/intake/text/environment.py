@@ -51,8 +51,12 @@ def with_environment(machine: Machine, facts: Facts, matrix: Matrix) -> Machine:
         packages = (Distribution(name="torch", version=torch.version, path=torch.source), *packages)
     environment = replace(environment, distributions=known(packages, "text"))
     if not _lists_packages(facts):
-        # A framework's GPU build is a package of its own: that nobody named it does not make it a CPU build.
-        unsaid = [one for one in installed_frameworks(environment, matrix) if one.vendor is None and one.row]
+        # A framework's GPU build is a package of its own: that nobody named it does not make it a CPU build, unless
+        # it says so itself.
+        rows = [row for line in facts.errors if (row := matrix.errors.cause_seen(line.text, None))]
+        on_cpu = {row.framework for row in rows if row.slug == "framework-cpu-only"}
+        others = [one for one in installed_frameworks(environment, matrix) if one.name not in on_cpu]
+        unsaid = [one for one in others if one.vendor is None and one.row]
         names = {name for one in unsaid if one.row for name in one.row.packages}
         packages = tuple(package for package in packages if package.name not in names)
         environment = replace(environment, distributions=known(packages, "text"))

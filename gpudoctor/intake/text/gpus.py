@@ -11,7 +11,7 @@ from gpudoctor.intake.text.ranking import decided, gpus_of_best_source
 from gpudoctor.late_regex import late
 from gpudoctor.machine import OVERRIDE, Vendor
 from gpudoctor.matrix.gpu_models import Identity
-from gpudoctor.matrix.names import alternatives, product
+from gpudoctor.matrix.names import alternatives, maker, product
 from gpudoctor.matrix.questions import Matrix
 
 _MOST = 64
@@ -28,6 +28,7 @@ _CHIP = late(
     r"(?:\[AMD/ATI\]|\bAMD) (?P<chip>[A-Z][a-z]+(?: Ridge| \d\d)?)(?=\d?(?: \w+)?(?:/[^\[]{1,20})?(?: ?\[|$))"
 )
 """What lspci and inxi call the chip, before the products that are made of it."""
+_LINE = late(r"(?i)\b(?:[gr]t|r)x(?![a-z])")
 _OF_ANY = late(r"Radeon(?:\(TM\))? Graphics$")
 """What ROCm calls a GPU of which it knows no name: an integrated one most often."""
 _AMD_LOG, _NVIDIA_LOG = late(r"amdgpu|kfd|radeon"), late(r"NVRM|nvidia|nouveau")
@@ -190,7 +191,18 @@ def _by_name(name: str, matrix: Matrix) -> tuple[str, tuple[Identity, ...]]:
         return inner[0]
     first = re.split(r"[,;(]|(?i:\s(?:(?:gpu|card)s\b|with\s))", name)[0].strip()
     several = first.removesuffix("s")
-    return name, next(filter(None, map(matrix.gpus.gpus_by_name, (name, first, several))), ())
+    found = next(filter(None, map(matrix.gpus.gpus_by_name, (name, first, several))), ())
+    return name, found or _of_another_line(first, matrix)
+
+
+def _of_another_line(name: str, matrix: Matrix) -> tuple[Identity, ...]:
+    """The GPU of a name with the wrong line of products, if one line alone has that number: people write "GTX 3090",
+    "RTX 1080" and "RTX 6700 XT"."""
+    if not _LINE.search(name):
+        return ()
+    each = (_LINE.sub(line, name) for line in ("GTX", "RTX", "RX"))
+    lines = [found for one in each if (found := matrix.gpus.gpus_by_name(one)) and found[0].vendor == maker(one)]
+    return lines[0] if len(lines) == 1 else ()
 
 
 def _closed(part: str) -> str:
@@ -199,11 +211,8 @@ def _closed(part: str) -> str:
 
 
 def _of_vendor(gpu: NamedGpu) -> Identity | None:
-    vendor: Vendor | None = None
-    if re.search(r"(?i)nvidia|geforce|quadro|tesla|\brtx\b|\bgtx\b", gpu.name) or gpu.pci_id.startswith("10de"):
-        vendor = "nvidia"
-    elif re.search(r"(?i)\bamd\b|radeon|instinct|\bati\b", gpu.name) or gpu.pci_id.startswith("1002"):
-        vendor = "amd"
+    of_id: dict[str, Vendor] = {"10de": "nvidia", "1002": "amd"}
+    vendor = maker(gpu.name) or of_id.get(gpu.pci_id[:4])
     name = gpu.name or gpu.pci_id
     return Identity(vendor=vendor, name=name, arch="") if vendor else None
 

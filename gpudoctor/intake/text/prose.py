@@ -38,8 +38,8 @@ _NVIDIA_NAME = late(
 )
 _AMD_NAME = late(
     r"(?i:(?:\bAMD )?(?:\bRadeon )?\bRX[ -]?\d{3,4}\w?(?:[ -]?(?:XTX|XT|GRE|M|S))?\b)|(?:AMD )?Radeon (?:Pro |PRO "
-    r"|AI PRO )?(?:VII|\d{3}M|80[456]0S|8050S|8060S|R?\w?\d{4}(?: ?(?:XTX?|GRE)|\w)?)\b|(?:AMD )?"
-    r"(?:Instinct )?\b(?i:MI)\d{2,3}[A-RT-Za-rt-z]?(?=s?\b)"
+    r"|AI PRO )?(?:VII|\d{3}M|80[456]0S|8050S|8060S|WX ?\d{4}|R[79] (?:\d{3}X?|Fury(?: X)?)"
+    r"|R?\w?\d{4}(?: ?(?:XTX?|GRE)|\w)?)\b|(?:AMD )?(?:Instinct )?\b(?i:MI)\d{2,3}[A-RT-Za-rt-z]?(?=s?\b)"
     r"|(?i:(?:\b|(?<=\b\dx))(?:[5-7][3-9][05]0|90[67]0) ?(?:XTX?|GRE)\b)"
     r"|\bFirePro [WSDV]\d{4}\w?\b"
     r"|(?<![\w./-])(?i:pro )?(?:[Ww][5-7][3-9]00[DX]?|[Vv](?:620|710)|R9[67]00D?)\b"
@@ -127,8 +127,8 @@ _FOR_AMD = late(
 )
 """What people write whose GPU is AMD's: they install ROCm."""
 _LISTING = late(
-    r"(?i)(?:target|(?<!black)(?<!pip )(?<!conda )list\b|arch(?:itecture)?s|offload|builds? for|PYTORCH_ROCM_ARCH"
-    r"|GPU_TARGETS)"
+    r"(?i)(?:target|(?<!black)(?<!pip )(?<!conda )(?<!not )(?<!n't )list\b|arch(?:itecture)?s|offload|builds? for"
+    r"|PYTORCH_ROCM_ARCH|GPU_TARGETS)"
 )
 """Lines that list what something is built for."""
 _COMPARING = late(r"(?i)(?:support|instead of|works? (?:on|with)|unlike|compar)")
