@@ -128,6 +128,10 @@ def test_the_record_of_a_decision_complains_of_nothing() -> None:
         f'If nvidia-smi fails or "{MISMATCH}" appears, your kernel was updated: reboot.',
         f"Without the override I got {NO_CODE}, now solved.",
         "- fix: show a clear message when `torch.cuda.is_available()` returns False",
+        f'Owners of an RTX 5090 no longer get "{NO_CODE}".',
+        f'* ROCm 6.4. Fixes "{NO_CODE}" on the RX 9070 XT.',
+        f"The FAQ says that `{NO_CODE}` means a GPU that is too old.",
+        f'I heard that the RTX 5070 Ti gives "{NO_CODE}" with old wheels. Is a 3090 better?',
     ],
 )
 def test_a_message_of_others_or_of_the_past_is_no_complaint(line: str) -> None:
@@ -140,10 +144,18 @@ def test_a_message_of_others_or_of_the_past_is_no_complaint(line: str) -> None:
         f"Some users know this: I see {NO_CODE}.",
         f"If I start my container, your image prints {NO_CODE}",
         f"The build is now fixed, and I got {NO_CODE}.",
+        f"The documentation says that my RTX 5090 is supported: {NO_CODE}.",
+        f"I heard that it is supported, but: {NO_CODE}.",
     ],
 )
 def test_a_message_that_a_person_sees_counts(line: str) -> None:
     assert problems(f"{line}\n") == ["torch-no-arch-for-gpu"]
+
+
+def test_a_list_of_questions_and_answers_complains_of_nothing() -> None:
+    asked = f"Q: I get {NO_CODE}. What now?\nA: Install a newer build.\n"
+    assert problems(f"{asked}\nQ: AMD?\nA: Linux only.\n") == []
+    assert problems(asked) == ["torch-no-arch-for-gpu"]
 
 
 def test_lines_that_a_terminal_broke_are_not_joined_to_what_others_may_see() -> None:

@@ -22,6 +22,14 @@ _IN_A_MANUAL = late(
     r"|(?-i:^\W{0,3}If\b(?![^.!?]*\bour\b)(?!.*\b(?:I|my|we)\b).*\byour?\b)"
     r"|(?:\u5f88\u591a|\u8bb8\u591a|\u4e0d\u5c11|\u90e8\u5206|\u4e00\u4e9b)(?:\u5f00\u53d1\u8005|\u7528\u6237|\u540c\u5b66|\u4eba)"
     r"|^\s*[-*+] (?:fix|fixed|feat|docs?)\b:? (?!me\b)|\(#\d{2,6}\)\s*$|\bpytest\.raises\("
+    r"|\b(?:users|owners|people|cards)\b[^.;:!?]{0,24} (?:no longer|will not|won't|never) (?:see|get|hit)\b"
+    r"|\b(?:fix(?:es|ed)|resolve[sd]|prevents|avoids) (?:an? |the )?(?:\w+ ){0,2}[\"'`\u201c](?!.*\b(?i:but|still)\b)"
+    r"|(?-i:^(?!.*\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b))"
+    r".*\b(?:docs?|documentation|faq|readme|wiki|manual|guide|article) (?:says?|states?|claims?|mentions?|lists?)\b"
+    r"|(?-i:^(?!.*\b(?:I (?:get|got|see|saw|have|had)|but|still)\b))"
+    r".*\b(?:I(?:'ve| have)? (?:heard|read) (?:that|about|of)|people (?:say|report|claim)|reportedly)\b"
+    r"|^\W*(?:diagnosing|debugging|troubleshooting|approaches to|understanding|avoiding|guide to|tips (?:for|on))\b"
+    r"(?!.*\b(?-i:I|[Mm]y|[Ww]e|[Oo]ur)\b)"
 )
 
 """The Chinese words: many, some developers, users, people."""

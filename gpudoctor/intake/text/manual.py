@@ -24,6 +24,8 @@ _TITLE = late(
     r"|(?:\[(?:notice|psa|announcement)\]|(?:notice|psa|announcement):) |.{0,6}解决(?:方案|办法|方法)[:\uff1a ])"
 )
 """Of a chapter, of a change of one, or of an announcement."""
+_ASKED, _ANSWERED = late(r"\W{0,4}Q(?:uestion)?\d{0,2}[:.)]\W"), late(r"\W{0,4}A(?:nswer)?\d{0,2}[:.)]\W")
+"""Lines of a list of questions with their answers."""
 _SYMPTOM = late(r"(?i)symptoms?$")
 _OF_ADVICE = late(
     r"(?i)(?:introduction|overview|pre-?requisites|requirements|conclusion|quick ?start|getting started|usage"
@@ -63,6 +65,8 @@ _SIGNS_NEEDED, _LINES_NEEDED = 2, 2
 def is_manual(lines: tuple[Line, ...]) -> bool:
     """Whether a text tells readers what to do, and nobody in it tells of a fault of their own."""
     texts = [line.text.strip() for line in lines[:_MOST_LINES] if line.text.strip()]
+    if all(sum(kind.match(text) is not None for text in texts) >= _LINES_NEEDED for kind in (_ASKED, _ANSWERED)):
+        return True
     headings = [match["words"] for match in map(_HEADING.match, texts) if match]
     faults, advice = (any(map(kind.match, headings)) for kind in (_OF_FAULTS, _OF_ADVICE))
     to_reader = _has_several(_TO_THE_READER, texts)
