@@ -261,7 +261,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
         if (remedy := _VARIABLE_SET.match(row.workaround)) and _in_vain(remedy["name"].lower(), whole):
             continue
         facts.told.append(found)
-    if is_harmless(facts.errors, matrix) and (complaint := concepts.complaint()):
+    if complaint := concepts.complaint(is_harmless(facts.errors, matrix)):
         facts.say("complaint", complaint.text, complaint.number, "prose")
 
 

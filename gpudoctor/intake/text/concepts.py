@@ -16,9 +16,12 @@ from gpudoctor.machine import Told
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.issues import ToldCircumstance, ToldConcept
 
-_AMISS = ("gone", "on-cpu", "crashes", "hangs")
+_AMISS = ("gone", "on-cpu", "crashes", "hangs", "slow", "fewer-gpus", "power-lost")
+_BESIDE_A_MESSAGE = ("memory-not-full",)
+"""What is amiss, whatever message stands beside it."""
 _OF_A_GPU = late(
-    r"\bgpus?\b|\bcuda\b|\bcpu\b|\bgraphics? cards?\b|\b(?:py)?torch\b|\btraining\b|\binference\b|\bscript\b"
+    r"\bgpus?\b|\bcuda\b|\bcpu\b|\bcards?\b|\b(?:py)?torch\b|\btrain(?:s|ing)?\b|\binference\b|\bscript\b"
+    r"|\b(?:rtx|gtx|rx) ?\d{3,4}|\bdevice_count\b"
     r"|^\W*(?:it|this|that|nothing) (?:do|did|does|has|is|was|will|would|can|could|stop|crash|hang|fail|work|no)",
     re.ASCII,
 )
@@ -119,9 +122,11 @@ class Concepts:
         )
         return () if aside else sentence.worded
 
-    def complaint(self) -> Line | None:
-        """The first sentence that says of a GPU, or of what computes there, that it is not used or fails."""
-        amiss = frozenset().union(*map(self._places_of, _AMISS))
+    def complaint(self, harmless: bool) -> Line | None:
+        """The first sentence that says of a GPU, or of what computes there, that it is not used or fails; `harmless`:
+        no message of a fault stands in the text."""
+        names = (*_BESIDE_A_MESSAGE, *(_AMISS if harmless else ()))
+        amiss = frozenset().union(*map(self._places_of, names))
         for sentence, place in zip(self._sentences, self._places, strict=True):
             if place in amiss and any(map(_OF_A_GPU.search, sentence.worded)):
                 return sentence.line
