@@ -130,6 +130,8 @@ def test_the_record_of_a_decision_complains_of_nothing() -> None:
         "- fix: show a clear message when `torch.cuda.is_available()` returns False",
         f'Owners of an RTX 5090 no longer get "{NO_CODE}".',
         f'* ROCm 6.4. Fixes "{NO_CODE}" on the RX 9070 XT.',
+        f'The override lets it run. Without it, you get "{NO_CODE}".',
+        f'Heads up: if you upgrade the driver on an RTX 5090 box, torch will say "{NO_CODE}".',
         f"The FAQ says that `{NO_CODE}` means a GPU that is too old.",
         f'I heard that the RTX 5070 Ti gives "{NO_CODE}" with old wheels. Is a 3090 better?',
     ],
@@ -150,6 +152,13 @@ def test_a_message_of_others_or_of_the_past_is_no_complaint(line: str) -> None:
 )
 def test_a_message_that_a_person_sees_counts(line: str) -> None:
     assert problems(f"{line}\n") == ["torch-no-arch-for-gpu"]
+
+
+def test_a_list_of_limitations_complains_of_nothing() -> None:
+    limits = f"- RTX 50 series: the old image prints `{NO_CODE}`.\n- Windows: not tested.\n"
+    assert problems(f"## Known limitations\n\n{limits}") == []
+    assert problems(limits) == ["torch-no-arch-for-gpu"]
+    assert problems(f"## Known limitations\n\n{limits}\nMy RTX 5090 does so with the new one, too.\n")
 
 
 def test_a_list_of_questions_and_answers_complains_of_nothing() -> None:

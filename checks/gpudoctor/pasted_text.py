@@ -50,7 +50,7 @@ def text_incomplete(situation: Situation) -> Verdicts:
         return
     telling = [what for what in text.unsaid if what != "driver"]
     sent = " and ".join(dict.fromkeys(_SEND[what] for what in text.unsaid))
-    seen = bool(telling) and bool(text.complaint or not text.works)
+    seen = bool(telling) and not text.works
     if text.off_topic:
         why = f"{text.off_topic} in this text is about a GPU. If there is a GPU problem, add its message and {sent}"
         yield NotJudged(why, matters=seen)
@@ -60,7 +60,8 @@ def text_incomplete(situation: Situation) -> Verdicts:
         yield NotJudged(why, matters=seen)
         return
     missing = " and ".join(filter(None, (", ".join(text.unsaid[:-1]), text.unsaid[-1])))
-    yield NotJudged(why=f"the text does not say which {missing}. Send {sent}", matters=seen)
+    amiss = bool(telling) and bool(text.complaint or not text.works)
+    yield NotJudged(why=f"the text does not say which {missing}. Send {sent}", matters=amiss)
 
 
 def _unexplained(situation: Situation) -> str:

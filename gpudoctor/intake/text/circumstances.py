@@ -146,7 +146,7 @@ _MARKS = str.maketrans("", "", "*`")
 """Of Markdown."""
 _PRINTED = late(
     r"\s*(?:(?:time=\S+ )?level=\w+ |Product Name: |(?:\w+\.)*\w+(?:Error|Exception|Warning): |(?:\$|#|>>>) "
-    r"|.{0,200}\bprint\(f?[\"']"
+    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z? \[[VIWEF]:|.{0,200}\bprint\(f?[\"']"
     r"|\[(?!(?i:bug|issue|question|help|feature|request|usage|doc|support)\b)[^\]]{1,60}\] )"
 )
 """What a program prints, or a person types into a shell."""
@@ -256,7 +256,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
         if (remedy := _VARIABLE_SET.match(row.workaround)) and _in_vain(remedy["name"].lower(), whole):
             continue
         facts.told.append(found)
-    if complaint := concepts.complaint(is_harmless(facts.errors, matrix)):
+    if complaint := concepts.complaint(is_harmless(facts.errors, matrix), silent=not facts.errors):
         facts.say("complaint", complaint.text, complaint.number, "prose")
 
 

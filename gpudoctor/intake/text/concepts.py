@@ -49,6 +49,18 @@ _QUESTION = late(
     re.ASCII,
 )
 """What a sentence asks at its end; "why" complains."""
+_ASKS_FOR_CAUSE = late(
+    r"\bwhat (?:could|can|might) (?:it|that|this|the \w+|be) ?(?:be|the|wrong)\b"
+    r"|\bwhat(?:'s| is) (?:wrong|going on|happening)\b|\b(?:be|find|know) the (?:cause|reason)\b"
+    r"|\b(?:is|are) (?:it|that|this|these|those) (?:\w+ )?(?:normal|unusual|expected)\b(?! to\b)"
+    r"|\b(?:if|whether) (?:it|that|this) is (?:\w+ )?normal\b"
+    r"|\bany (?:ideas?|help|advice|suggestions?|solutions?)(?=\W*$| (?:what|why|is|would|please|here)\b)"
+    r"|\bplease help\b"
+    r"|\bhow (?:can|do|could|should|to) (?:i |we )?(?:fix|solve|repair|resolve|debug) (?:it|this|that)\b"
+    r"|\bwhat (?:can|could|should) i (?:do|try|check)(?: (?:about (?:it|this|that)|now|next|here|else))?\W*$",
+    re.ASCII,
+)
+"""What people ask who miss something, whatever it is."""
 _ASKS_HOW = late(r"^\W*how to\b[^.!]*\?\W*$", re.I)
 """The title of somebody who wants to do what does not work: it names the program and the GPU."""
 _PRINTED = late(r"^(?:error|warning|info|debug): |(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
@@ -122,15 +134,17 @@ class Concepts:
         )
         return () if aside else sentence.worded
 
-    def complaint(self, harmless: bool) -> Line | None:
+    def complaint(self, harmless: bool, silent: bool) -> Line | None:
         """The first sentence that says of a GPU, or of what computes there, that it is not used or fails; `harmless`:
-        no message of a fault stands in the text."""
+        no message of a fault stands in the text. Where it quotes no message at all (`silent`), who asks for a cause
+        complains, too."""
         names = (*_BESIDE_A_MESSAGE, *(_AMISS if harmless else ()))
         amiss = frozenset().union(*map(self._places_of, names))
         for sentence, place in zip(self._sentences, self._places, strict=True):
             if place in amiss and any(map(_OF_A_GPU.search, sentence.worded)):
                 return sentence.line
-        return None
+        asking = (one for one in self._sentences if any(map(_ASKS_FOR_CAUSE.search, one.worded)))
+        return next((one.line for one in asking), None) if silent else None
 
     def told(self, row: ToldCircumstance) -> Told | None:
         """The circumstance, if sentences beside each other name all concepts of one of its sets: as few as do so."""

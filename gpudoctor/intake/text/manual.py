@@ -14,12 +14,14 @@ _HEADING = late(
 )
 _OF_FAULTS = late(
     r"(?i)(?:symptoms?|FAQ|frequently asked questions|trouble-?shooting\b.{0,60}"
-    r"|(?:common|typical|frequent|known|possible) (?:causes?|errors?|issues?|problems?|pitfalls|mistakes)\b.{0,30}"
+    r"|(?:common|typical|frequent|known|possible) (?:causes?|errors?|issues?|problems?|pitfalls|mistakes"
+    r"|limitations)\b.{0,30}"
     r"|.{0,40}(?:常见问题|排查与解决|问题排查).{0,20})$"
 )
 """Headings under which messages stand that a reader may see."""
 _TITLE = late(
     r"(?i)(?:#{1,6} )?(?:(?:trouble-?shooting|frequently asked questions|FAQ)\b"
+    r"|(?<=# )(?:common|typical|known) (?:errors|issues|problems|pitfalls|mistakes|limitations)$"
     r"|(?:docs?|documentation|readme(?:\.md)?)(?:\([^)\n]{1,40}\))?: \S"
     r"|(?:\[(?:notice|psa|announcement)\]|(?:notice|psa|announcement):) |.{0,6}解决(?:方案|办法|方法)[:\uff1a ])"
 )
