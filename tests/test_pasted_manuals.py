@@ -148,10 +148,27 @@ def test_a_message_of_others_or_of_the_past_is_no_complaint(line: str) -> None:
         f"The build is now fixed, and I got {NO_CODE}.",
         f"The documentation says that my RTX 5090 is supported: {NO_CODE}.",
         f"I heard that it is supported, but: {NO_CODE}.",
+        f"My colleague had {NO_CODE} and I get it, too.",
     ],
 )
 def test_a_message_that_a_person_sees_counts(line: str) -> None:
     assert problems(f"{line}\n") == ["torch-no-arch-for-gpu"]
+
+
+def test_the_notes_of_a_release_complain_of_nothing() -> None:
+    notes = f"## 1.4.2\n### Fixed\n- crash with `{NO_CODE}` on an RTX 5090\n### Changed\n- driver 570 is needed\n"
+    assert problems(notes) == []
+    assert problems(f"{notes}\nI see it with this one, too.\n") == ["torch-no-arch-for-gpu"]
+    assert problems(f"It occurs again.\n{NO_CODE}\n") == ["torch-no-arch-for-gpu"]
+
+
+def test_the_workflow_of_a_forge_is_no_machine() -> None:
+    workflow = (
+        'name: tests\non: [push]\njobs:\n  test:\n    runs-on: [gpu]\n    env:\n      CUDA_VISIBLE_DEVICES: ""\n'
+    )
+    steps = "    steps:\n      - run: nvidia-smi || echo 'no GPU found, tests run on the CPU'\n"
+    assert problems(workflow + steps) == []
+    assert problems(f"My job has no GPU: torch.cuda.is_available() is False.\n\n{workflow}{steps}")
 
 
 def test_a_list_of_limitations_complains_of_nothing() -> None:

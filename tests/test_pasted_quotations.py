@@ -16,6 +16,7 @@ GONE = "Unable to determine the device handle for GPU0000:01:00.0: Unknown Error
         (f"@ana wrote:\n> {NO_CODE}\n\nWorks for me on a 3090 with torch 2.5.1+cu124.\n", []),
         (f"On Tue, Ana wrote:\n> my RTX 5090 says\n> {NO_CODE}\n\nI have no such card.\n", []),
         (f"> {NO_CODE}\n\nI had that, months ago.\n", []),
+        (f"Quoting Ben:\n> my RTX 5090 says {NO_CODE}\n\nMine does not.\n", []),
         (f'> I had "{NO_CODE}" with my RTX 5080.\n\nIn my case nvidia-smi says "{GONE}"\n', ["gpu-off-bus"]),
     ],
 )

@@ -433,6 +433,8 @@ FACTS = "RTX 4060, driver 560.35.03, Ubuntu 22.04, torch 2.5.1+cu124. "
         "It reaches 60% of the speed of its sister. What could that be?",
         "An epoch takes six hours, is that normal?",
         "The clock drops to 1200 MHz in training.",
+        "The memory of the GPU is not freed when my script ends.",
+        "llama.cpp nur 3 t/s statt 40 t/s seit dem Update.",
     ],
 )
 def test_a_complaint_that_nothing_explains_is_never_well(complaint: str) -> None:

@@ -17,11 +17,11 @@ from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.issues import ToldCircumstance, ToldConcept
 
 _AMISS = ("gone", "on-cpu", "crashes", "hangs", "slow", "fewer-gpus", "power-lost")
-_BESIDE_A_MESSAGE = ("memory-not-full",)
+_BESIDE_A_MESSAGE = ("memory-unexplained",)
 """What is amiss, whatever message stands beside it."""
 _OF_A_GPU = late(
     r"\bgpus?\b|\bcuda\b|\bcpu\b|\bcards?\b|\b(?:py)?torch\b|\btrain(?:s|ing)?\b|\binference\b|\bscript\b"
-    r"|\b(?:rtx|gtx|rx) ?\d{3,4}|\bdevice_count\b"
+    r"|\b(?:rtx|gtx|rx) ?\d{3,4}|\bdevice_count\b|\b(?:it|tok(?:en)?s?|t)/s\b"
     r"|^\W*(?:it|this|that|nothing) (?:do|did|does|has|is|was|will|would|can|could|stop|crash|hang|fail|work|no)",
     re.ASCII,
 )
@@ -57,7 +57,8 @@ _ASKS_FOR_CAUSE = late(
     r"|\bany (?:ideas?|help|advice|suggestions?|solutions?)(?=\W*$| (?:what|why|is|would|please|here)\b)"
     r"|\bplease help\b"
     r"|\bhow (?:can|do|could|should|to) (?:i |we )?(?:fix|solve|repair|resolve|debug) (?:it|this|that)\b"
-    r"|\bwhat (?:can|could|should) i (?:do|try|check)(?: (?:about (?:it|this|that)|now|next|here|else))?\W*$",
+    r"|\bwhat (?:can|could|should) (?:i|we|one|be) (?:do|done|try|check)"
+    r"(?: (?:about (?:it|this|that)|now|next|here|else))?\W*$",
     re.ASCII,
 )
 """What people ask who miss something, whatever it is."""

@@ -22,6 +22,8 @@ _IN_A_MANUAL = late(
     r"|(?-i:^\W{0,3}If\b(?![^.!?]*\bour\b)(?!.*\b(?:I|my|we)\b).*\byour?\b)"
     r"|(?:\u5f88\u591a|\u8bb8\u591a|\u4e0d\u5c11|\u90e8\u5206|\u4e00\u4e9b)(?:\u5f00\u53d1\u8005|\u7528\u6237|\u540c\u5b66|\u4eba)"
     r"|^\s*[-*+] (?:fix|fixed|feat|docs?)\b:? (?!me\b)|\(#\d{2,6}\)\s*$|\bpytest\.raises\("
+    r"|\b(?:my|a|our) (?:colleague|friend|co-?worker|brother|customer|student)\b[^.;!?]{0,12} had\b"
+    r"(?!.*\b(?-i:and (?:I|me|we)|I (?:get|have|see)|[Ss]o do I|now)\b)"
     r"|\bwithout (?:it|that|this|the \w+),? you (?:get|see|hit)\b"
     r"|(?-i:^(?!.*\b(?:I|[Mm]y|[Ww]e|[Oo]ur)\b))"
     r".*\bif you (?:run|use|install|update|upgrade|start|set|build|enable|boot)\b[^.!?]{0,80}\bwill\b"
@@ -32,7 +34,7 @@ _IN_A_MANUAL = late(
     r"|(?-i:^(?!.*\b(?:I (?:get|got|see|saw|have|had)|but|still)\b))"
     r".*\b(?:I(?:'ve| have)? (?:heard|read) (?:that|about|of)|people (?:say|report|claim)|reportedly)\b"
     r"|^\W*(?:diagnosing|debugging|troubleshooting|approaches to|understanding|avoiding|guide to|tips (?:for|on))\b"
-    r"(?!.*\b(?-i:I|[Mm]y|[Ww]e|[Oo]ur)\b)"
+    r"(?!.*(?:\b(?-i:I|[Mm]y|[Ww]e|[Oo]ur)\b|error|[:\"'`]))"
 )
 
 """The Chinese words: many, some developers, users, people."""

@@ -28,6 +28,14 @@ _TITLE = late(
 """Of a chapter, of a change of one, or of an announcement."""
 _ASKED, _ANSWERED = late(r"\W{0,4}Q(?:uestion)?\d{0,2}[:.)]\W"), late(r"\W{0,4}A(?:nswer)?\d{0,2}[:.)]\W")
 """Lines of a list of questions with their answers."""
+_OF_A_RELEASE = late(
+    r"(?i)#{1,4} \W{0,3}(?:fixed|changed|added|removed|deprecated|bug ?-?fixes|breaking changes"
+    r"|new features|improvements"
+    r"|what's (?:new|changed)|release notes|highlights)\W*$"
+)
+"""Headings of the notes of a release."""
+_WORKFLOW = (late(r"(?:name|on):(?: |$)"), late(r"jobs:$"), late(r"runs-on: \S|steps:$"))
+"""How a workflow of a forge begins, and what it has."""
 _SYMPTOM = late(r"(?i)symptoms?$")
 _OF_ADVICE = late(
     r"(?i)(?:introduction|overview|pre-?requisites|requirements|conclusion|quick ?start|getting started|usage"
@@ -67,6 +75,8 @@ _SIGNS_NEEDED, _LINES_NEEDED = 2, 2
 def is_manual(lines: tuple[Line, ...]) -> bool:
     """Whether a text tells readers what to do, and nobody in it tells of a fault of their own."""
     texts = [line.text.strip() for line in lines[:_MOST_LINES] if line.text.strip()]
+    if texts and _WORKFLOW[0].match(texts[0]) and all(any(map(kind.match, texts)) for kind in _WORKFLOW):
+        return True
     if all(sum(kind.match(text) is not None for text in texts) >= _LINES_NEEDED for kind in (_ASKED, _ANSWERED)):
         return True
     headings = [match["words"] for match in map(_HEADING.match, texts) if match]
@@ -74,9 +84,10 @@ def is_manual(lines: tuple[Line, ...]) -> bool:
     to_reader = _has_several(_TO_THE_READER, texts)
     catalogue = sum(_SYMPTOM.match(heading) is not None for heading in headings) >= _LINES_NEEDED  # of several faults
     announces = any(map(_ANNOUNCES.search, texts))
+    released = any(map(_OF_A_RELEASE.match, texts))
     signs = (faults, catalogue, advice, announces, to_reader, _has_several(_IMPERATIVE, texts))
     supposes = any(map(is_hypothetical, texts[1:2]))
-    if not (_has_title(texts) or supposes) and (
+    if not (_has_title(texts) or supposes or released) and (
         sum(signs) < _SIGNS_NEEDED or not (faults or announces or to_reader)
     ):  # steps alone tell how to reproduce a fault
         return False

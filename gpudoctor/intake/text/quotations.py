@@ -9,7 +9,7 @@ from gpudoctor.late_regex import late
 _QUOTED = late(r"\s{0,3}>(?!>> )")
 _ATTRIBUTION = late(r"\bwrote:\s*$|^\W{0,4}@[\w-]{2,39}\b.{0,40}$")
 """What stands above the words of another person."""
-_OF_ONESELF = late(r"\bI(?:'\w+)?\b(?!/)|\b(?:[Mm]y|me|mine|[Ww]e|[Oo]urs?)\b")
+_OF_ONESELF = late(r"\bI(?:'\w+)?\b(?!/)|\b(?:[Mm]y|me|[Mm]ine|[Ww]e|[Oo]urs?)\b")
 _FORM_HEADING = late(r"\s*(?:#{1,6} |\*\*)")
 """A field that the person filled in, with a quote."""
 _IS_WELL = late(
