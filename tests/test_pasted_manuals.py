@@ -149,6 +149,9 @@ def test_a_message_of_others_or_of_the_past_is_no_complaint(line: str) -> None:
         f"The documentation says that my RTX 5090 is supported: {NO_CODE}.",
         f"I heard that it is supported, but: {NO_CODE}.",
         f"My colleague had {NO_CODE} and I get it, too.",
+        f"My friend had no problem, but on my RTX 5090: {NO_CODE}",
+        f"The README says that an RTX 5090 will do. {NO_CODE}",
+        f"People with an RTX 3090 never see this. On an RTX 5090: {NO_CODE}",
     ],
 )
 def test_a_message_that_a_person_sees_counts(line: str) -> None:
@@ -159,7 +162,7 @@ def test_the_notes_of_a_release_complain_of_nothing() -> None:
     notes = f"## 1.4.2\n### Fixed\n- crash with `{NO_CODE}` on an RTX 5090\n### Changed\n- driver 570 is needed\n"
     assert problems(notes) == []
     assert problems(f"{notes}\nI see it with this one, too.\n") == ["torch-no-arch-for-gpu"]
-    assert problems(f"It occurs again.\n{NO_CODE}\n") == ["torch-no-arch-for-gpu"]
+    assert problems(f"# Crash\n\n### Changed\nthe driver\n\n{NO_CODE}\nRTX 5090\n") == ["torch-no-arch-for-gpu"]
 
 
 def test_the_workflow_of_a_forge_is_no_machine() -> None:

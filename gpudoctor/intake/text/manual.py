@@ -29,7 +29,7 @@ _TITLE = late(
 _ASKED, _ANSWERED = late(r"\W{0,4}Q(?:uestion)?\d{0,2}[:.)]\W"), late(r"\W{0,4}A(?:nswer)?\d{0,2}[:.)]\W")
 """Lines of a list of questions with their answers."""
 _OF_A_RELEASE = late(
-    r"(?i)#{1,4} \W{0,3}(?:fixed|changed|added|removed|deprecated|bug ?-?fixes|breaking changes"
+    r"(?i)^#{1,4} \W{0,3}(?:fixed|changed|added|removed|deprecated|bug ?-?fixes|breaking changes"
     r"|new features|improvements"
     r"|what's (?:new|changed)|release notes|highlights)\W*$"
 )
@@ -84,7 +84,7 @@ def is_manual(lines: tuple[Line, ...]) -> bool:
     to_reader = _has_several(_TO_THE_READER, texts)
     catalogue = sum(_SYMPTOM.match(heading) is not None for heading in headings) >= _LINES_NEEDED  # of several faults
     announces = any(map(_ANNOUNCES.search, texts))
-    released = any(map(_OF_A_RELEASE.match, texts))
+    released = _has_several(_OF_A_RELEASE, texts)
     signs = (faults, catalogue, advice, announces, to_reader, _has_several(_IMPERATIVE, texts))
     supposes = any(map(is_hypothetical, texts[1:2]))
     if not (_has_title(texts) or supposes or released) and (
