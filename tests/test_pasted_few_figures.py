@@ -312,8 +312,8 @@ def test_what_a_person_says_beside_a_message_that_the_sentence_quotes_counts() -
 
 def test_an_answer_in_a_comment_behind_the_call_is_read() -> None:
     text = "WSL2, the GPU is at zero load.\nprint(torch.cuda.is_available()) // {}\n"
-    assert judgement(text.format("true")).verdict == "ok"
-    assert judgement(text.format("false")).verdict == "error"
+    assert not problems(text.format("true"))
+    assert problems(text.format("false"))
 
 
 def test_a_command_of_conda_tells_for_which_cuda_torch_is() -> None:

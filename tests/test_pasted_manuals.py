@@ -128,6 +128,12 @@ def test_the_record_of_a_decision_complains_of_nothing() -> None:
         f'If nvidia-smi fails or "{MISMATCH}" appears, your kernel was updated: reboot.',
         f"Without the override I got {NO_CODE}, now solved.",
         "- fix: show a clear message when `torch.cuda.is_available()` returns False",
+        f'Owners of an RTX 5090 no longer get "{NO_CODE}".',
+        f'* ROCm 6.4. Fixes "{NO_CODE}" on the RX 9070 XT.',
+        f'The override lets it run. Without it, you get "{NO_CODE}".',
+        f'Heads up: if you upgrade the driver on an RTX 5090 box, torch will say "{NO_CODE}".',
+        f"The FAQ says that `{NO_CODE}` means a GPU that is too old.",
+        f'I heard that the RTX 5070 Ti gives "{NO_CODE}" with old wheels. Is a 3090 better?',
     ],
 )
 def test_a_message_of_others_or_of_the_past_is_no_complaint(line: str) -> None:
@@ -140,10 +146,45 @@ def test_a_message_of_others_or_of_the_past_is_no_complaint(line: str) -> None:
         f"Some users know this: I see {NO_CODE}.",
         f"If I start my container, your image prints {NO_CODE}",
         f"The build is now fixed, and I got {NO_CODE}.",
+        f"The documentation says that my RTX 5090 is supported: {NO_CODE}.",
+        f"I heard that it is supported, but: {NO_CODE}.",
+        f"My colleague had {NO_CODE} and I get it, too.",
+        f"My friend had no problem, but on my RTX 5090: {NO_CODE}",
+        f"The README says that an RTX 5090 will do. {NO_CODE}",
+        f"People with an RTX 3090 never see this. On an RTX 5090: {NO_CODE}",
     ],
 )
 def test_a_message_that_a_person_sees_counts(line: str) -> None:
     assert problems(f"{line}\n") == ["torch-no-arch-for-gpu"]
+
+
+def test_the_notes_of_a_release_complain_of_nothing() -> None:
+    notes = f"## 1.4.2\n### Fixed\n- crash with `{NO_CODE}` on an RTX 5090\n### Changed\n- driver 570 is needed\n"
+    assert problems(notes) == []
+    assert problems(f"{notes}\nI see it with this one, too.\n") == ["torch-no-arch-for-gpu"]
+    assert problems(f"# Crash\n\n### Changed\nthe driver\n\n{NO_CODE}\nRTX 5090\n") == ["torch-no-arch-for-gpu"]
+
+
+def test_the_workflow_of_a_forge_is_no_machine() -> None:
+    workflow = (
+        'name: tests\non: [push]\njobs:\n  test:\n    runs-on: [gpu]\n    env:\n      CUDA_VISIBLE_DEVICES: ""\n'
+    )
+    steps = "    steps:\n      - run: nvidia-smi || echo 'no GPU found, tests run on the CPU'\n"
+    assert problems(workflow + steps) == []
+    assert problems(f"My job has no GPU: torch.cuda.is_available() is False.\n\n{workflow}{steps}")
+
+
+def test_a_list_of_limitations_complains_of_nothing() -> None:
+    limits = f"- RTX 50 series: the old image prints `{NO_CODE}`.\n- Windows: not tested.\n"
+    assert problems(f"## Known limitations\n\n{limits}") == []
+    assert problems(limits) == ["torch-no-arch-for-gpu"]
+    assert problems(f"## Known limitations\n\n{limits}\nMy RTX 5090 does so with the new one, too.\n")
+
+
+def test_a_list_of_questions_and_answers_complains_of_nothing() -> None:
+    asked = f"Q: I get {NO_CODE}. What now?\nA: Install a newer build.\n"
+    assert problems(f"{asked}\nQ: AMD?\nA: Linux only.\n") == []
+    assert problems(asked) == ["torch-no-arch-for-gpu"]
 
 
 def test_lines_that_a_terminal_broke_are_not_joined_to_what_others_may_see() -> None:

@@ -424,6 +424,17 @@ FACTS = "RTX 4060, driver 560.35.03, Ubuntu 22.04, torch 2.5.1+cu124. "
         "My script cannot use CUDA.",
         "It does not work.",
         "It stopped working after an update.",
+        "Training is very slow on it.",
+        "torch.cuda.is_available() is True, and the GPU is as slow as the CPU.",
+        "I have two of these cards, but torch.cuda.device_count() gives 1.",
+        "The PC shuts down when I train.",
+        "CUDA out of memory although the GPU is empty.",
+        "torch.cuda.is_available() was True yesterday and now it is False.",
+        "It reaches 60% of the speed of its sister. What could that be?",
+        "An epoch takes six hours, is that normal?",
+        "The clock drops to 1200 MHz in training.",
+        "The memory of the GPU is not freed when my script ends.",
+        "llama.cpp nur 3 t/s statt 40 t/s seit dem Update.",
     ],
 )
 def test_a_complaint_that_nothing_explains_is_never_well(complaint: str) -> None:
@@ -432,10 +443,33 @@ def test_a_complaint_that_nothing_explains_is_never_well(complaint: str) -> None
 
 
 @pytest.mark.parametrize(
-    "told", ["Training runs fine on the GPU.", "It works, without a crash.", "Which torch should I take?"]
+    "told",
+    [
+        "Training runs fine on the GPU.",
+        "It works, without a crash.",
+        "Which torch should I take?",
+        "The GPU is not slow.",
+        "Is torch slower than JAX on a GPU?",
+        "I have two of these cards, and torch.cuda.device_count() gives 2.",
+        "After the PC restarts the GPU works.",
+        "Device: cuda:0 NVIDIA GeForce RTX 4060",
+        "Is this a good GPU? What can I do with 8 GB?",
+        "Any suggestions for a model that fits?",
+    ],
 )
 def test_what_is_no_complaint_leaves_nothing_open(told: str) -> None:
     assert not judgement(FACTS + told).not_judged
+
+
+def test_a_question_about_a_harmless_message_is_answered_by_it() -> None:
+    harmless = (
+        "Unable to register cuDNN factory: Attempting to register factory for plugin cuDNN when one has already"
+    )
+    assert judgement(f"{FACTS}\n{harmless} been registered\nIs that normal?\n").verdict == "ok"
+
+
+def test_too_little_memory_for_a_model_is_no_complaint() -> None:
+    assert not judgement(f"{FACTS}Training fails with CUDA out of memory, batch size 64.").not_judged
 
 
 def test_a_complaint_beside_a_cause_asks_for_nothing_more() -> None:

@@ -112,3 +112,11 @@ def test_a_variable_of_a_long_text_or_with_several_values_is_nobodys() -> None:
     few = "\n".join(PARAGRAPHS.splitlines()[:2])
     assert problems(f"{few}\nRX 6700 XT:\nHSA_OVERRIDE_GFX_VERSION=11.0.0")
     assert not problems(f"{few}\nHSA_OVERRIDE_GFX_VERSION=10.3.0\nRX 6700 XT:\nHSA_OVERRIDE_GFX_VERSION=11.0.0")
+
+
+@pytest.mark.parametrize("wish", ["Feature request: a field for it.", "Maybe you can add a field for it?"])
+def test_a_variable_in_a_proposal_is_set_nowhere(wish: str) -> None:
+    text = "Cards such as the RX 5700 XT need HSA_OVERRIDE_GFX_VERSION=11.0.0.\n"
+    assert not problems(f"{text}{wish}\n")
+    assert problems(text) == ["hsa-override-wrong"]
+    assert problems(f"{text}{wish}\nMine crashes with it.\n".replace("Mine", "My card")) == ["hsa-override-wrong"]

@@ -1189,3 +1189,13 @@ def test_lines_that_are_no_one_sentence_are_kept_apart() -> None:
     text = f"{card}{lists}Fedora Linux 42, torch 2.7.1+cu126, torch.cuda.is_available() False\n"
     assert problems(text) == ["nouveau-conflict"]
     assert "Kernel modules: nouveau / Fedora Linux 42" in first(text).message
+
+
+def test_what_onnx_runtime_logs_is_nobodys_complaint() -> None:
+    logged = (
+        "4 Memcpy nodes are added for CUDAExecutionProvider. It might be unable to run CUDA graph.",
+        "Some nodes were not assigned. ORT assigns shape related ops to CPU to improve perf.",
+    )
+    stamp = "2025-02-14 12:11:09.112244 [W:onnxruntime:, transformer_memcpy.cc:74 ApplyImpl]"
+    providers = "['CUDAExecutionProvider', 'CPUExecutionProvider']"
+    assert not problems(f"{providers}\n{stamp} {logged[0]}\n{stamp} {logged[1]}\n{providers}\n")

@@ -30,14 +30,18 @@ def text_incomplete(situation: Situation) -> Verdicts:
     torch is missing; harmless messages beside a complaint are none. The problem names what to send. If the errors
     are about something else than a GPU, or the text shows no more than that a driver has started the GPU, it says so.
     An error that is the program's own, a text that says that all works now, and one from macOS need neither. It stays
-    open, too, if a sentence complains that the GPU is not used or that the program fails, and nothing else is told.
+    open, too, if a sentence complains that a GPU is missing, is slow or is not used, that the program fails or that
+    the machine shuts down, and nothing else is told.
 
     ## Fix safety
     There is nothing to fix.
     """
     text = situation.machine.text
     if complaint := _unexplained(situation):
-        why = f"the text tells of a fault ({complaint}), and not what was printed. Add that message"
+        why = (
+            f"the text tells of a fault ({complaint}), and not its cause. Add the message that was printed, and what "
+        )
+        why += "`nvidia-smi` (NVIDIA) or `rocm-smi` (AMD) shows meanwhile"
         yield NotJudged(why, matters=True, if_well=True)
         return
     if not text.unsaid or (situation.machine.errors and not text.complaint) or text.foreign == "macos":
@@ -56,15 +60,18 @@ def text_incomplete(situation: Situation) -> Verdicts:
         yield NotJudged(why, matters=seen)
         return
     missing = " and ".join(filter(None, (", ".join(text.unsaid[:-1]), text.unsaid[-1])))
-    yield NotJudged(why=f"the text does not say which {missing}. Send {sent}", matters=seen)
+    amiss = bool(telling) and bool(text.complaint or not text.works)
+    yield NotJudged(why=f"the text does not say which {missing}. Send {sent}", matters=amiss)
 
 
 def _unexplained(situation: Situation) -> str:
     """Where somebody complains, and all else that is told is well: then not all is well."""
     machine, text = situation.machine, situation.machine.text
-    if machine.errors or machine.log_faults or text.unsaid or text.works or text.off_topic:
+    if machine.log_faults or text.unsaid or text.off_topic or text.tells(PROGRAM_ERROR):
         return ""
-    told = (f"text, line {one.line}" for one in text.told if one.complains)
+    if machine.errors and not text.complaint:  # beside a complaint they are harmless
+        return ""
+    told = (f"text, line {one.line}" for one in text.told if one.complains and not text.works)
     return text.complaint or next(told, "")
 
 

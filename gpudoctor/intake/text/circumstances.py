@@ -14,6 +14,7 @@ from gpudoctor.intake.text.facts import Facts
 from gpudoctor.intake.text.hypothetical import is_hypothetical, is_long_ago
 from gpudoctor.intake.text.languages import in_plain_words
 from gpudoctor.intake.text.lines import Line, is_of_a_journal, joined, text_of
+from gpudoctor.intake.text.testimony import WISHES
 from gpudoctor.late_regex import late
 from gpudoctor.line_search import lines_with
 from gpudoctor.machine import Told
@@ -41,12 +42,6 @@ _NO_COMPLAINT = late(
     r"\b(?:without|no|any) (?:any |further |more )?(?:problems?|issues?|errors?|trouble|bugs?)\b"
     r"|(?:\bnot|n't) (?:see|know|understand|find out|remember) (?:how|why|what|where|when|if|whether)\b"
 )
-_WISH = late(
-    r"\bplease (?:add|support)|feature request|\bwould (?:be (?:great|nice)|love)|\bany plans?\b|roadmap"
-    r"|\A\W{0,4}(?:add|support|implement|document|improve|allow)\b",
-    re.ASCII,
-)
-"""A text that asks for something new tells of no fault."""
 _TRIED = late(
     r"\b(?:i|we)(?:.ve| have)? (?:tried|installed|set|ran|updated|enabled)\b[^;!?]{0,240}"
     r"\bbut (?:it |that )?(?:is )?still\b",
@@ -151,7 +146,7 @@ _MARKS = str.maketrans("", "", "*`")
 """Of Markdown."""
 _PRINTED = late(
     r"\s*(?:(?:time=\S+ )?level=\w+ |Product Name: |(?:\w+\.)*\w+(?:Error|Exception|Warning): |(?:\$|#|>>>) "
-    r"|.{0,200}\bprint\(f?[\"']"
+    r"|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?Z? \[[VIWEF]:|.{0,200}\bprint\(f?[\"']"
     r"|\[(?!(?i:bug|issue|question|help|feature|request|usage|doc|support)\b)[^\]]{1,60}\] )"
 )
 """What a program prints, or a person types into a shell."""
@@ -220,7 +215,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
     plain = in_plain_words(english, matrix)
     readings = [_Reading.of(lines, worded, sentences) for worded in dict.fromkeys((english, plain))]
     whole = text_of(in_english).lower()
-    wish = any(_WISH.search(one.lowered) and not _TRIED.search(one.lowered) for one in readings)
+    wish = any(WISHES.search(one.lowered) and not _TRIED.search(one.lowered) for one in readings)
     # The second reading has other words in a few lines only.
     changed = [place for place, (one, other) in enumerate(zip(english, plain, strict=True)) if one is not other]
     near = {place + step for place in changed for step in range(-_BESIDE, _BESIDE + 1)}
@@ -261,7 +256,7 @@ def read_told(lines: tuple[Line, ...], in_english: tuple[Line, ...], facts: Fact
         if (remedy := _VARIABLE_SET.match(row.workaround)) and _in_vain(remedy["name"].lower(), whole):
             continue
         facts.told.append(found)
-    if is_harmless(facts.errors, matrix) and (complaint := concepts.complaint()):
+    if complaint := concepts.complaint(is_harmless(facts.errors, matrix), silent=not facts.errors):
         facts.say("complaint", complaint.text, complaint.number, "prose")
 
 

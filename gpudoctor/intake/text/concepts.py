@@ -16,9 +16,12 @@ from gpudoctor.machine import Told
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.issues import ToldCircumstance, ToldConcept
 
-_AMISS = ("gone", "on-cpu", "crashes", "hangs")
+_AMISS = ("gone", "on-cpu", "crashes", "hangs", "slow", "fewer-gpus", "power-lost")
+_BESIDE_A_MESSAGE = ("memory-unexplained",)
+"""What is amiss, whatever message stands beside it."""
 _OF_A_GPU = late(
-    r"\bgpus?\b|\bcuda\b|\bcpu\b|\bgraphics? cards?\b|\b(?:py)?torch\b|\btraining\b|\binference\b|\bscript\b"
+    r"\bgpus?\b|\bcuda\b|\bcpu\b|\bcards?\b|\b(?:py)?torch\b|\btrain(?:s|ing)?\b|\binference\b|\bscript\b"
+    r"|\b(?:rtx|gtx|rx) ?\d{3,4}|\bdevice_count\b|\b(?:it|tok(?:en)?s?|t)/s\b"
     r"|^\W*(?:it|this|that|nothing) (?:do|did|does|has|is|was|will|would|can|could|stop|crash|hang|fail|work|no)",
     re.ASCII,
 )
@@ -46,6 +49,19 @@ _QUESTION = late(
     re.ASCII,
 )
 """What a sentence asks at its end; "why" complains."""
+_ASKS_FOR_CAUSE = late(
+    r"\bwhat (?:could|can|might) (?:it|that|this|the \w+|be) ?(?:be|the|wrong)\b"
+    r"|\bwhat(?:'s| is) (?:wrong|going on|happening)\b|\b(?:be|find|know) the (?:cause|reason)\b"
+    r"|\b(?:is|are) (?:it|that|this|these|those) (?:\w+ )?(?:normal|unusual|expected)\b(?! to\b)"
+    r"|\b(?:if|whether) (?:it|that|this) is (?:\w+ )?normal\b"
+    r"|\bany (?:ideas?|help|advice|suggestions?|solutions?)(?=\W*$| (?:what|why|is|would|please|here)\b)"
+    r"|\bplease help\b"
+    r"|\bhow (?:can|do|could|should|to) (?:i |we )?(?:fix|solve|repair|resolve|debug) (?:it|this|that)\b"
+    r"|\bwhat (?:can|could|should) (?:i|we|one|be) (?:do|done|try|check)"
+    r"(?: (?:about (?:it|this|that)|now|next|here|else))?\W*$",
+    re.ASCII,
+)
+"""What people ask who miss something, whatever it is."""
 _ASKS_HOW = late(r"^\W*how to\b[^.!]*\?\W*$", re.I)
 """The title of somebody who wants to do what does not work: it names the program and the GPU."""
 _PRINTED = late(r"^(?:error|warning|info|debug): |(?:[{}\[\]=<>|\\].*){3}|(?:\w: .*){3}|://")
@@ -119,13 +135,17 @@ class Concepts:
         )
         return () if aside else sentence.worded
 
-    def complaint(self) -> Line | None:
-        """The first sentence that says of a GPU, or of what computes there, that it is not used or fails."""
-        amiss = frozenset().union(*map(self._places_of, _AMISS))
+    def complaint(self, harmless: bool, silent: bool) -> Line | None:
+        """The first sentence that says of a GPU, or of what computes there, that it is not used or fails; `harmless`:
+        no message of a fault stands in the text. Where it quotes no message at all (`silent`), who asks for a cause
+        complains, too."""
+        names = (*_BESIDE_A_MESSAGE, *(_AMISS if harmless else ()))
+        amiss = frozenset().union(*map(self._places_of, names))
         for sentence, place in zip(self._sentences, self._places, strict=True):
             if place in amiss and any(map(_OF_A_GPU.search, sentence.worded)):
                 return sentence.line
-        return None
+        asking = (one for one in self._sentences if any(map(_ASKS_FOR_CAUSE.search, one.worded)))
+        return next((one.line for one in asking), None) if silent else None
 
     def told(self, row: ToldCircumstance) -> Told | None:
         """The circumstance, if sentences beside each other name all concepts of one of its sets: as few as do so."""

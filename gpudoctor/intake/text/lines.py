@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, count, islice, pairwise
 from typing import NamedTuple
 
+from gpudoctor.intake.text.quotations import without_messages_of_others
 from gpudoctor.late_regex import late
 from gpudoctor.plain_text import without_controls
 
@@ -91,6 +92,7 @@ def plain_lines(content: bytes) -> tuple[Line, ...]:
     text = _TAG.sub("", text).replace("\t", " " * 8)
     raw = text.split("\n")[:_MOST_LINES]
     raw = list(_without_changes(raw)) if "\n@@ -" in text else raw
+    raw = without_messages_of_others(raw) if "\n>" in f"\n{text}" else raw
     cleaned = [line.rstrip() if len(line) <= _LONGEST and _PLAIN.fullmatch(line) else _clean(line) for line in raw]
     if "[ ] " in text or "[] " in text:
         cleaned = list(_without_unchecked(cleaned))

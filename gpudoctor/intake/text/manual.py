@@ -14,16 +14,28 @@ _HEADING = late(
 )
 _OF_FAULTS = late(
     r"(?i)(?:symptoms?|FAQ|frequently asked questions|trouble-?shooting\b.{0,60}"
-    r"|(?:common|typical|frequent|known|possible) (?:causes?|errors?|issues?|problems?|pitfalls|mistakes)\b.{0,30}"
+    r"|(?:common|typical|frequent|known|possible) (?:causes?|errors?|issues?|problems?|pitfalls|mistakes"
+    r"|limitations)\b.{0,30}"
     r"|.{0,40}(?:常见问题|排查与解决|问题排查).{0,20})$"
 )
 """Headings under which messages stand that a reader may see."""
 _TITLE = late(
     r"(?i)(?:#{1,6} )?(?:(?:trouble-?shooting|frequently asked questions|FAQ)\b"
+    r"|(?<=# )(?:common|typical|known) (?:errors|issues|problems|pitfalls|mistakes|limitations)$"
     r"|(?:docs?|documentation|readme(?:\.md)?)(?:\([^)\n]{1,40}\))?: \S"
     r"|(?:\[(?:notice|psa|announcement)\]|(?:notice|psa|announcement):) |.{0,6}解决(?:方案|办法|方法)[:\uff1a ])"
 )
 """Of a chapter, of a change of one, or of an announcement."""
+_ASKED, _ANSWERED = late(r"\W{0,4}Q(?:uestion)?\d{0,2}[:.)]\W"), late(r"\W{0,4}A(?:nswer)?\d{0,2}[:.)]\W")
+"""Lines of a list of questions with their answers."""
+_OF_A_RELEASE = late(
+    r"(?i)^#{1,4} \W{0,3}(?:fixed|changed|added|removed|deprecated|bug ?-?fixes|breaking changes"
+    r"|new features|improvements"
+    r"|what's (?:new|changed)|release notes|highlights)\W*$"
+)
+"""Headings of the notes of a release."""
+_WORKFLOW = (late(r"(?:name|on):(?: |$)"), late(r"jobs:$"), late(r"runs-on: \S|steps:$"))
+"""How a workflow of a forge begins, and what it has."""
 _SYMPTOM = late(r"(?i)symptoms?$")
 _OF_ADVICE = late(
     r"(?i)(?:introduction|overview|pre-?requisites|requirements|conclusion|quick ?start|getting started|usage"
@@ -63,14 +75,19 @@ _SIGNS_NEEDED, _LINES_NEEDED = 2, 2
 def is_manual(lines: tuple[Line, ...]) -> bool:
     """Whether a text tells readers what to do, and nobody in it tells of a fault of their own."""
     texts = [line.text.strip() for line in lines[:_MOST_LINES] if line.text.strip()]
+    if texts and _WORKFLOW[0].match(texts[0]) and all(any(map(kind.match, texts)) for kind in _WORKFLOW):
+        return True
+    if all(sum(kind.match(text) is not None for text in texts) >= _LINES_NEEDED for kind in (_ASKED, _ANSWERED)):
+        return True
     headings = [match["words"] for match in map(_HEADING.match, texts) if match]
     faults, advice = (any(map(kind.match, headings)) for kind in (_OF_FAULTS, _OF_ADVICE))
     to_reader = _has_several(_TO_THE_READER, texts)
     catalogue = sum(_SYMPTOM.match(heading) is not None for heading in headings) >= _LINES_NEEDED  # of several faults
     announces = any(map(_ANNOUNCES.search, texts))
+    released = _has_several(_OF_A_RELEASE, texts)
     signs = (faults, catalogue, advice, announces, to_reader, _has_several(_IMPERATIVE, texts))
     supposes = any(map(is_hypothetical, texts[1:2]))
-    if not (_has_title(texts) or supposes) and (
+    if not (_has_title(texts) or supposes or released) and (
         sum(signs) < _SIGNS_NEEDED or not (faults or announces or to_reader)
     ):  # steps alone tell how to reproduce a fault
         return False

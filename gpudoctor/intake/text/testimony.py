@@ -41,6 +41,14 @@ _IN_A_FORM = late(
     re.M | re.I,
 )
 """What the forms in which people report a fault ask for."""
+WISHES = late(
+    r"\bplease (?:add|support)|feature (?:request|description)|\bwould (?:be (?:great|nice)|love)|\bany plans?\b"
+    r"|roadmap|\b(?:maybe|perhaps) you (?:can|could) (?:also )?(?:add|support)\b"
+    r"|^\W{0,5}(?:feature:|proposal:|proposed (?:solution|change)\b)"
+    r"|\A\W{0,4}(?:add|support|implement|document|improve|allow)\b",
+    re.ASCII | re.M,
+)
+"""A text, in small letters, that asks for something new tells of no fault."""
 _LONGEST_SENTENCES, _LONGEST_DESCRIPTION = 300, 1000
 """Characters of a few sentences, which need not say whose machine they are about; and of the description of a machine
 that the text names, or of a message that it quotes."""
@@ -53,13 +61,14 @@ _WORD = late(r"(?<!\S)[a-z]+,?(?!\S)")
 def leave_out_hearsay(lines: tuple[Line, ...], facts: Facts, matrix: Matrix) -> None:
     """Nothing of what a longer text tells in general: no circumstance, and no message but those that stand alone."""
     whole = text_of(lines)
-    short = len(whole) <= _LONGEST_DESCRIPTION
-    if len(whole) <= _LONGEST_SENTENCES or _is_testimony(whole, facts) or (short and _is_asked(whole)):
+    short, wish = len(whole) <= _LONGEST_DESCRIPTION, WISHES.search(whole.lower()) is not None
+    own = len(whole) <= _LONGEST_SENTENCES or (short and _is_asked(whole))
+    if _is_testimony(whole, facts) or (own and not wish):
         return
     proposed = {
         one.what
         for one in facts.said
-        if one.what.startswith("variable ") and (not short or _has_several_values(one.what, facts))
+        if one.what.startswith("variable ") and (wish or not short or _has_several_values(one.what, facts))
     }
     facts.said = [one for one in facts.said if one.what not in proposed]
     named = any(not gpu.vendor_only for gpu in facts.gpus) or any(one.by != "prose" for one in facts.said)
