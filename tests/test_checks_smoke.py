@@ -505,7 +505,8 @@ def test_a_kernel_between_gpus_that_compute_speaks_of_the_gpus_together():
     alone = (*passing(device="cuda:0"), *passing(device="cuda:1"))
     machine = ran(nvidia_machine(*gpus), *alone, *raising("boom", "all-reduce", device="cuda"), devices=devices)
     found = finding(machine, "smoke-crash")
-    assert found.message.startswith("On the GPUs together, 1 of 1 smoke kernel fails")
+    assert found.severity == "error", "what each computes alone does not refute it"
+    assert found.message.startswith("On the GPUs together, 1 of 1 smoke kernel fails") and "right" not in found.message
     assert "no-driver" not in found.possible_causes, "each GPU computes"
 
 
