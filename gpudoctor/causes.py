@@ -10,7 +10,18 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import ABSENCE, KERNEL, SEEN, SEVERITIES, Confidence, Device, Evidence, Finding, Layer, NotJudged
+from gpudoctor.finding import (
+    ABSENCE,
+    KERNEL,
+    SEEN,
+    SEVERITIES,
+    Confidence,
+    Device,
+    Evidence,
+    Finding,
+    Layer,
+    NotJudged,
+)
 from gpudoctor.situation import Situation
 
 _ALTERNATIVES = 2
@@ -209,4 +220,9 @@ def _is_answered(finding: Finding, situation: Situation) -> bool:
     What one of them showed, the others do not refute."""
     smoke = situation.machine.smoke
     shown = any(item.source == KERNEL for item in finding.evidence)
-    return smoke is not None and not shown and finding.layer != "packages" and finding.framework in (None, smoke.framework)
+    return (
+        smoke is not None
+        and not shown
+        and finding.layer != "packages"
+        and finding.framework in (None, smoke.framework)
+    )

@@ -223,7 +223,7 @@ TEST_CASES = {
     "rocBLAS": (
         ran(amd_machine(), *passing("copy", "elementwise"), *crashing(
             "rocBLAS error: Cannot read /x/TensileLibrary.dat: Illegal seek for GPU arch : gfx1100", "matmul")),
-        "rocblas-no-arch", None, ["rocBLAS has no kernels"],
+        "rocblas-no-arch", ["ReinstallPackage torch2.9.1+rocm6.4"], ["rocBLAS has no kernels"],
     ),
     "a crash that nothing explains": (
         ran(nvidia_machine(), *passing(), *crashing("", "large-indexing", signal="SIGSEGV")),
@@ -506,7 +506,9 @@ def test_a_kernel_between_gpus_that_compute_speaks_of_the_gpus_together():
     machine = ran(nvidia_machine(*gpus), *alone, *raising("boom", "all-reduce", device="cuda"), devices=devices)
     found = finding(machine, "smoke-crash")
     assert found.severity == "error", "what each computes alone does not refute it"
-    assert found.message.startswith("On the GPUs together, 1 of 1 smoke kernel fails") and "right" not in found.message
+    assert (
+        found.message.startswith("On the GPUs together, 1 of 1 smoke kernel fails") and "right" not in found.message
+    )
     assert "no-driver" not in found.possible_causes, "each GPU computes"
 
 
