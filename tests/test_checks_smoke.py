@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gpudoctor.engine import judge
 from gpudoctor.machine import (
     LISTING,
+    CodeArchs,
     DamagedFile,
     DeviceNode,
     Distribution,
@@ -310,6 +311,9 @@ def test_the_build_that_just_failed_is_no_way_out():
     assert found.slug == "torch-no-arch-for-gpu"
     assert found.fixes
     assert not any(getattr(remedy, "build", "") == "cu130" for fix in found.fixes for remedy in fix.remedies)
+    assert "again" in found.fixes[0].title, "its files were not read, and may be damaged"
+    scanned = with_torch(machine, archs=known(CodeArchs(sass=("sm_86", "sm_90")), "libtorch_cuda.so"))
+    assert remedies(scanned, "torch-no-arch-for-gpu") == ["torch 2.13.0+cu126"]
 
 
 def test_one_kernel_without_code_where_others_pass_is_not_the_builds_fault():

@@ -114,9 +114,11 @@ def _with_code(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     torch = situation.torch
     if torch is None or others == fixes:
         return others
-    # The build that is installed has code for the GPU, but not the files here.
-    another = without_fault(situation, lambda choice: torch.is_build(choice.version, choice.build))
-    return tuple(dict.fromkeys((reinstall_torch(situation, torch), *another[:1], *others)))
+    # The build as released has code for the GPU. Where its files were not read, they may be others, or damaged.
+    another = without_fault(situation, lambda choice: torch.is_build(choice.version, choice.build))[:1]
+    read = fit is not None and not fit.carried.source.startswith("compat_matrix")
+    again = reinstall_torch(situation, torch)
+    return tuple(dict.fromkeys((*another, again, *others) if read else (again, *another, *others)))
 
 
 def _with_only(situation: Situation, gpus: tuple[Gpu, ...]) -> Situation:
