@@ -10,7 +10,18 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from gpudoctor.finding import ABSENCE, SEEN, SEVERITIES, Confidence, Device, Evidence, Finding, Layer, NotJudged
+from gpudoctor.finding import (
+    ABSENCE,
+    KERNEL,
+    SEEN,
+    SEVERITIES,
+    Confidence,
+    Device,
+    Evidence,
+    Finding,
+    Layer,
+    NotJudged,
+)
 from gpudoctor.situation import Situation
 
 _ALTERNATIVES = 2
@@ -205,6 +216,13 @@ def _unless_refuted(finding: Finding, situation: Situation) -> Finding:
 
 
 def _is_answered(finding: Finding, situation: Situation) -> bool:
-    """Whether the kernels that ran would show it: those of one framework need no other one, and no package beside."""
+    """Whether the kernels that ran would show it: those of one framework need no other one, and no package beside.
+    What one of them showed, the others do not refute."""
     smoke = situation.machine.smoke
-    return smoke is not None and finding.layer != "packages" and finding.framework in (None, smoke.framework)
+    shown = any(item.source == KERNEL for item in finding.evidence)
+    return (
+        smoke is not None
+        and not shown
+        and finding.layer != "packages"
+        and finding.framework in (None, smoke.framework)
+    )

@@ -273,6 +273,8 @@ def unset(variable: str, why: str = "") -> Fix:
 
 SEEN = "Seen:"
 """Stands before what a program printed, at the end of a message."""
+KERNEL = "smoke kernel"
+"""Source of what a smoke kernel showed."""
 ABSENCE = "absence"
 """For a symptom: every error of driver and access may be its cause."""
 

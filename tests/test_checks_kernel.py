@@ -111,6 +111,8 @@ def test_in_a_container_the_driver_is_missing_on_the_host():
     finding = first(with_system(machine, container=known("docker", "/.dockerenv")))
     assert (finding.slug, remedies(finding)) == ("no-driver", ["Manual"])
     assert "host" in finding.message
+    (step,) = finding.fixes[0].remedies  # a plan shows it alone, without the title of the fix
+    assert "install NVIDIA driver 580 (open kernel modules)" in step.text and "host" in step.text
 
 
 def test_wsl_and_jetson_have_no_such_fault():

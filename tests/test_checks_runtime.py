@@ -6,6 +6,7 @@ import shlex
 
 import pytest
 
+from gpudoctor.finding import UnsetVariable
 from gpudoctor.machine import (
     NO_GLIBCXX,
     DamagedFile,
@@ -22,8 +23,10 @@ from gpudoctor.machine import (
     known,
     unknown,
 )
+from gpudoctor.planner.effects import effect
 from gpudoctor.render.plan import Around, plan_lines
-from tests.support.check_cases import found
+from gpudoctor.situation import Situation
+from tests.support.check_cases import found, matrix
 from tests.support.judging import finding, fixes, judged, plan_of, questions, remedies, severity, told
 from tests.support.machines import (
     LIB,
@@ -219,6 +222,26 @@ def test_a_stub_before_the_driver_is_an_error_where_a_gpu_could_be_used():
     stub = "/usr/local/cuda/lib64/stubs/libcuda.so.1"
     assert remedies(loads(nvidia_machine(), stub, kind="stub"), "libcuda-stub") == ["unset LD_LIBRARY_PATH"]
     assert severity(loads(amd_machine(), stub, kind="stub"), "libcuda-stub") is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "slug"),
+    [
+        ("compat", 804, "cuda-compat-on-geforce"),
+        ("compat", 803, "cuda-compat-on-geforce"),
+        ("stub", 34, "libcuda-stub"),
+    ],
+)
+def test_what_the_wrong_libcuda_answered_does_not_speak_against_taking_it_away(kind, status, slug):
+    loaded = loads(nvidia_machine(), f"/usr/local/cuda/{kind}/libcuda.so.1", kind=kind)
+    machine = with_stack(loaded, cuda=known(NvidiaApi(status=status), "libcuda"))
+    assert remedies(machine, slug) == ["unset LD_LIBRARY_PATH"]
+
+
+def test_what_cuda_answered_stays_where_the_same_libcuda_is_loaded_without_the_variable():
+    answer = known(NvidiaApi(status=802), "libcuda")
+    machine = with_stack(nvidia_machine(variables={"LD_LIBRARY_PATH": "/opt/lib"}), cuda=answer)
+    assert effect(UnsetVariable("LD_LIBRARY_PATH"), Situation(machine, matrix())).machine.nvidia.cuda == answer
 
 
 @pytest.mark.parametrize(("status", "slug"), [(804, "cuda-compat-on-geforce"), (34, "libcuda-stub")])
@@ -521,13 +544,13 @@ def test_a_cudnn_for_another_cuda_in_the_same_folder_is_a_warning_however_new_it
     """Both put libcudnn.so.9 into nvidia/cudnn/lib; that of CUDA 13 then looks for libcublasLt.so.13."""
     both = pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-cudnn-cu13": "9.13.0.50"})
     both = with_torch(both, trial=known(ImportTrial(ok=True), "child"))
-    assert severity(both, "cudnn-mismatch") == "warning"
+    assert next(slug for slug, weight in told(both) if weight == "warning") == "cudnn-mismatch"
     assert remedies(both, "cudnn-mismatch") == [
         "RemovePackage nvidia-cudnn-cu13",
         "ReinstallPackage nvidia-cudnn-cu129.10.2.21",
     ]
     apart = pinned([CUDNN_PIN], {"nvidia-cudnn-cu12": "9.10.2.21", "nvidia-cudnn-cu11": "8.7.0.84"})
-    assert severity(apart, "cudnn-mismatch") is None
+    assert not [slug for slug, weight in told(apart) if weight != "note"]
 
 
 def test_a_cudnn_on_the_path_without_kernels_for_the_gpu_is_taken_off_it():

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from gpudoctor.engine import judge
 from gpudoctor.machine import (
     LISTING,
+    CodeArchs,
     DamagedFile,
     DeviceNode,
     Distribution,
@@ -223,7 +224,7 @@ TEST_CASES = {
     "rocBLAS": (
         ran(amd_machine(), *passing("copy", "elementwise"), *crashing(
             "rocBLAS error: Cannot read /x/TensileLibrary.dat: Illegal seek for GPU arch : gfx1100", "matmul")),
-        "rocblas-no-arch", None, ["rocBLAS has no kernels"],
+        "rocblas-no-arch", ["ReinstallPackage torch2.9.1+rocm6.4"], ["rocBLAS has no kernels"],
     ),
     "a crash that nothing explains": (
         ran(nvidia_machine(), *passing(), *crashing("", "large-indexing", signal="SIGSEGV")),
@@ -310,6 +311,9 @@ def test_the_build_that_just_failed_is_no_way_out():
     assert found.slug == "torch-no-arch-for-gpu"
     assert found.fixes
     assert not any(getattr(remedy, "build", "") == "cu130" for fix in found.fixes for remedy in fix.remedies)
+    assert "again" in found.fixes[0].title, "its files were not read, and may be damaged"
+    scanned = with_torch(machine, archs=known(CodeArchs(sass=("sm_86", "sm_90")), "libtorch_cuda.so"))
+    assert remedies(scanned, "torch-no-arch-for-gpu") == ["torch 2.13.0+cu126"]
 
 
 def test_one_kernel_without_code_where_others_pass_is_not_the_builds_fault():
@@ -505,7 +509,10 @@ def test_a_kernel_between_gpus_that_compute_speaks_of_the_gpus_together():
     alone = (*passing(device="cuda:0"), *passing(device="cuda:1"))
     machine = ran(nvidia_machine(*gpus), *alone, *raising("boom", "all-reduce", device="cuda"), devices=devices)
     found = finding(machine, "smoke-crash")
-    assert found.message.startswith("On the GPUs together, 1 of 1 smoke kernel fails")
+    assert found.severity == "error", "what each computes alone does not refute it"
+    assert (
+        found.message.startswith("On the GPUs together, 1 of 1 smoke kernel fails") and "right" not in found.message
+    )
     assert "no-driver" not in found.possible_causes, "each GPU computes"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpudoctor.finding import UnsetVariable
 from gpudoctor.machine import NOT_STARTED, DamagedFile, Distribution, ImportTrial, TorchCopy, absent, known
 from gpudoctor.planner.effects import effect
 from gpudoctor.planner.plan import fixes_for
@@ -64,6 +65,17 @@ def test_what_is_installed_comes_before_the_torch_of_pythonpath_once_that_is_uns
     if own != shadow.version:
         (alone,) = finding(situation.machine, "torch-shadowed").fixes[0].remedies
         assert told(effect(alone, situation).machine) == []  # and not "its own files name no CUDA"
+
+
+@pytest.mark.parametrize("folder", ["/", "/venv", "/venv/lib/python3.12"])
+def test_an_environment_below_a_folder_of_pythonpath_is_not_behind_it(folder):
+    """PYTHONPATH=/project and /project/.venv: what is installed there is found there, and the variable stays."""
+    machine = with_torch(nvidia_machine(torch=torch("2.13.0+cpu"), packages={"numpy": "2.3.0"}), copies=(OWN,))
+    situation = Situation(change(machine, variables={"PYTHONPATH": folder}), matrix())
+    (install,) = fixes_for(finding(situation.machine, "torch-cpu-only"), situation)[0].steps
+    assert isinstance(install, RunStep)
+    without = effect(UnsetVariable("PYTHONPATH"), situation).machine
+    assert without.installed("numpy") and "PYTHONPATH" not in without.variables
 
 
 @pytest.mark.parametrize(("own", "via", "fixless"), [("2.9.1+cu128", "PYTHONPATH", True),

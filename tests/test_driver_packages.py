@@ -135,6 +135,12 @@ def test_the_last_driver_of_an_old_gpu_is_installed_where_it_is_shipped(os: Os, 
     assert told in text
 
 
+@pytest.mark.parametrize("gpu", [KEPLER, PASCAL, BLACKWELL])
+def test_where_no_distribution_is_known_ubuntus_package_is_among_the_names(gpu: Gpu) -> None:
+    branch, _, text = installs(without_driver(Os(id=""), gpu, kept="1.12.1+cu113"))
+    assert f"Ubuntu: nvidia-driver-{branch}" in text
+
+
 @pytest.mark.parametrize(
     "os", [release("ubuntu", "20.04", "debian"), release("linuxmint", "20.3", "ubuntu", "debian")]
 )

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from gpudoctor.dependencies import TRITONS, normalised
-from gpudoctor.matrix.versions import package_matches
+from gpudoctor.matrix.versions import major_of, package_matches
 
 if TYPE_CHECKING:
     from gpudoctor.machine import Distribution
@@ -155,10 +155,10 @@ def _is_named(pattern: str, name: str) -> bool:
 
 def sharing(row: SharedFiles, listed: Iterable[Distribution]) -> list[list[Distribution]]:
     """The installed packages that own the same files of a row, together."""
-    groups: dict[str, list[Distribution]] = {}
+    groups: dict[tuple[str, int], list[Distribution]] = {}
     for one in listed:
         if group := group_of(row, one.name):
-            groups.setdefault(group, []).append(one)
+            groups.setdefault((group, major_of(one.version) if row.per_major else 0), []).append(one)
     return [group for group in groups.values() if len(group) > 1]
 
 

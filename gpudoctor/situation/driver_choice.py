@@ -258,7 +258,7 @@ def install_driver(situation: Situation, gpus: tuple[Gpu, ...] = (), *, at_least
     if situation.in_container:
         return by_hand(
             f"Install {what} on the host",
-            "Outside this container, with the host's package manager; then reboot the host.",
+            f"Outside this container, with the host's package manager: install {what}. Then reboot the host.",
             "reboot",
         )
     return Fix(f"Install {what}", (remedy, *unblocking(situation), _BOOT))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Collection, Iterable
 
 from gpudoctor.finding import SetVariable, UnsetVariable, VariableRemedy
 from gpudoctor.machine import PythonEnvironment
@@ -13,9 +14,15 @@ NO_USER_SITE = "PYTHONNOUSERSITE"
 
 def from_pythonpath(situation: Situation, path: str) -> bool:
     """Whether Python finds a file in a folder of PYTHONPATH that is none of the environment's own."""
-    own = situation.environment.site_packages
     folders = (posixpath.normpath(part) for part in (situation.variable("PYTHONPATH") or "").split(":") if part)
-    return any(path.startswith(f"{folder.rstrip('/')}/") for folder in folders if folder not in own)
+    return found_in(folders, path, situation.environment.site_packages)
+
+
+def found_in(folders: Iterable[str], path: str, own: Collection[str]) -> bool:
+    """Whether Python finds a file in one of these folders rather than in the environment's own. An environment often
+    lies below such a folder, as /project/.venv does: the innermost folder counts."""
+    around = [folder for folder in (*folders, *own) if path.startswith(f"{folder.rstrip('/')}/")]
+    return bool(around) and max(around, key=len) not in own
 
 
 def user_site_ahead(environment: PythonEnvironment) -> str:

@@ -205,7 +205,7 @@ def two_in_one_folder(situation: Situation, base: str, others: tuple[Distributio
             ),
         ),
         refs=("rwth-i6/returnn#1802",),
-        supersedes=("torch-import-fails",),
+        supersedes=("torch-import-fails", "packages-overwrite-each-other"),
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from gpudoctor.finding import Evidence, Severity
+from gpudoctor.finding import KERNEL, Evidence, Severity
 from gpudoctor.frameworks.torch.gpu_coverage import fits, is_secondary, weight
 from gpudoctor.machine import LISTING, Gpu, SmokeDevice, SmokeKernel, Vendor
 from gpudoctor.matrix.rows.issues import ErrorPattern
@@ -139,7 +139,7 @@ def error_text(situation: Situation, fault: Fault) -> str:
 def evidence(fault: Fault) -> tuple[Evidence, ...]:
     """One for each kernel."""
     return tuple(
-        Evidence(f"smoke.{kernel.device}.{_name(kernel)}", _what(kernel), "smoke kernel") for kernel in fault.kernels
+        Evidence(f"smoke.{kernel.device}.{_name(kernel)}", _what(kernel), KERNEL) for kernel in fault.kernels
     )
 
 

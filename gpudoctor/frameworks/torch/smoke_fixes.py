@@ -24,6 +24,7 @@ from gpudoctor.frameworks.torch.companions import of_this_torch
 from gpudoctor.frameworks.torch.gpu_coverage import fits, fixes_beside
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX, better_torch
 from gpudoctor.frameworks.torch.reinstall import reinstall_torch
+from gpudoctor.frameworks.torch.replacements import without_fault
 from gpudoctor.frameworks.torch.shadowed_libraries import (
     clear_the_way,
     in_the_way,
@@ -109,7 +110,15 @@ def _with_code(situation: Situation, fault: Fault) -> tuple[Fix, ...]:
     all_fits = fits(situation)
     fit = next((fit for fit in all_fits if fit.gpu in fault.gpus), None)
     fixes = fixes_beside(situation, fit, all_fits) if fit else better_torch(_with_only(situation, fault.gpus))
-    return tuple(fix for fix in fixes if not _changes_nothing(situation, fix))
+    others = tuple(fix for fix in fixes if not _changes_nothing(situation, fix))
+    torch = situation.torch
+    if torch is None or others == fixes:
+        return others
+    # The build as released has code for the GPU. Where its files were not read, they may be others, or damaged.
+    another = without_fault(situation, lambda choice: torch.is_build(choice.version, choice.build))[:1]
+    read = fit is not None and not fit.carried.source.startswith("compat_matrix")
+    again = reinstall_torch(situation, torch)
+    return tuple(dict.fromkeys((*another, again, *others) if read else (again, *another, *others)))
 
 
 def _with_only(situation: Situation, gpus: tuple[Gpu, ...]) -> Situation:

@@ -133,6 +133,8 @@ class SharedFiles(Row, frozen=True, kw_only=True):
     equal."""
     needles: tuple[str, ...] = ("",)
     """Every such name holds one of these texts; computed when the YAML is read, nobody writes it."""
+    per_major: bool = False
+    """Only those of one major version share files: the names of their libraries hold it (libcudnn.so.8, .so.9)."""
     slug: str
     framework: str | None = None
     what: str

@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Callable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -13,11 +14,13 @@ from gpudoctor.frameworks.torch.torch_by_version import torch_of_build
 from gpudoctor.machine import Machine, PythonEnvironment, Torch, known, unknown
 from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation
-from gpudoctor.situation.import_order import NO_USER_SITE, user_site_ahead
+from gpudoctor.situation.import_order import NO_USER_SITE, found_in, user_site_ahead
 
 _OF_THE_LOADER = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 _OF_PYTHON = {"PYTHONPATH": "PYTHONPATH", NO_USER_SITE: "user site"}
 """Where Python looks by each variable of its own, as machines name it."""
+_ASKED_THROUGH = {"cuda": "libcuda.so.1", "nvml": "libnvidia-ml.so.1"}
+"""The libraries through which the NVIDIA driver is asked whether it starts."""
 _OF_THE_IMPORT = (*_OF_THE_LOADER, *_OF_PYTHON)
 
 
@@ -51,7 +54,13 @@ def machine_after(situation: Situation, remedy: VariableRemedy) -> Machine:
     if remedy.name == "LD_LIBRARY_PATH":
         beside = (one for one in path.beside if posixpath.dirname(one.path) in folders)
         found = (*(replace(one, via=remedy.name) for one in beside), *found)
-    return replace(machine, load_path=replace(path, found=found))
+    after = replace(path, found=found)
+    answers: dict[str, Any] = {
+        api: unknown(f"asked through another {library}")
+        for api, library in _ASKED_THROUGH.items()
+        if after.first(library) != path.first(library)
+    }
+    return replace(machine, load_path=after, nvidia=replace(machine.nvidia, **answers))
 
 
 def _stays(name: str, folders: tuple[str, ...]) -> Callable[[str, str], bool]:
@@ -78,7 +87,7 @@ def _search_folders(
         )
         listed = environment.distributions
         if listed.value:  # what stood behind the packages of those folders is not known
-            left = tuple(one for one in listed.value if not any(one.path.startswith(f"{each}/") for each in gone))
+            left = tuple(one for one in listed.value if not found_in(gone, one.path, environment.site_packages))
             environment = replace(environment, distributions=replace(listed, value=left))
         torch = environment.torch.value
         if torch and (copies := tuple(copy for copy in torch.copies if stays(copy.via, copy.path))):
