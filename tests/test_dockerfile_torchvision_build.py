@@ -1,4 +1,4 @@
-"""torch of one index and torchvision of another: pip keeps both, and the import fails."""
+"""torch of one index, torchvision or torchaudio of another: pip keeps both, and the import fails."""
 
 from __future__ import annotations
 
@@ -28,6 +28,38 @@ FINE = {
     "RUN pip install torch==2.9.1\nRUN pip install torchvision==0.24.1",
     "torchvision has its own torch": CPU + "RUN pip install torch==2.9.1 torchvision==0.24.1 --force-reinstall",
 }
+
+
+EXTRA = "--extra-index-url https://download.pytorch.org/whl/"
+NAMED = {
+    "torchvision of another major": ("torchvision==0.21.0+cu118", "2.6.0", "cu126", "torchvision"),
+    "torchaudio of another minor": ("torchaudio==2.6.0+cu124", "2.6.0", "cu126", "torchaudio"),
+    "torchaudio for CPUs": ("torchaudio==2.6.0+cpu", "2.6.0", "cu126", "torchaudio"),
+}
+NAMED_AND_FINE = {
+    "torchvision of another minor": ("torchvision==0.21.0+cu124", "2.6.0", "cu126"),
+    "the same build": ("torchaudio==2.6.0+cu126", "2.6.0", "cu126"),
+    "no build": ("torchaudio==2.6.0", "2.6.0", "cu126"),
+}
+
+
+def _named(companion: str, torch: str, build: str) -> str:
+    other = companion.partition("+")[2] or build
+    return f"{SLIM}RUN pip install torch=={torch}+{build} {companion} {EXTRA}{build} {EXTRA}{other}"
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_a_companion_of_another_build_is_told_in_the_command_of_torch(name: str) -> None:
+    *recipe, package = NAMED[name]
+    (finding,) = (one for one in findings(_named(*recipe)) if one.severity == "error")
+    assert f"{recipe[0].replace('==', ' ')} is built for" in finding.message
+    assert f"`import {package}` fails" in finding.message
+    assert f"{recipe[0].partition('+')[0]}+cu126" in lines(finding) and recipe[0] not in lines(finding)
+
+
+@pytest.mark.parametrize("name", NAMED_AND_FINE)
+def test_a_companion_that_works_beside_that_build_is_fine(name: str) -> None:
+    assert [one for one in findings(_named(*NAMED_AND_FINE[name])) if one.severity == "error"] == []
 
 
 def errors(text: str) -> list[str]:

@@ -21,6 +21,7 @@ from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for
 from gpudoctor.dockerfile.torch_wheels import outrun
 from gpudoctor.finding import Finding, Fix
 from gpudoctor.matrix.versions import figures
+from gpudoctor.wheel_tags import misfit, tags_of_file
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchBuild
@@ -178,16 +179,18 @@ def _backend_for(image: Image) -> str:
 
 @check("GPD605", "image-no-torch-wheel", "image")
 def no_wheel(recipe: Recipe) -> Verdicts:
-    """No wheel of that torch exists for this image.
+    """No wheel of that torch exists for this image, or a wheel that a command names is for another Python.
 
     ## Why it matters
-    pip finds nothing, or falls back to an old version; the build of the image fails.
+    pip finds nothing, falls back to an old version, or refuses the file ("not a supported wheel on this platform"):
+    the build of the image fails.
 
     ## How it is judged
     Alpine's musl has no wheels of torch, or of a GPU build of another framework, at all. The base image's tag tells
     its Python, which does not count if the file installs another one. A release that is missing from an index is
     reported if the matrix knows all its builds; it knows none for Intel's GPUs. A constraint of the command may
-    exclude the version that it pins.
+    exclude the version that it pins. Of a wheel that is named by its path or address, its name tells the Python and
+    the platform.
 
     ## Fix safety
     The proposed line names a build that exists.
@@ -202,6 +205,7 @@ def no_wheel(recipe: Recipe) -> Verdicts:
             ):
                 continue
             yield from _missing(recipe, image, asked)
+        yield from _for_another_python(image)
         if image.facts.musl:
             for one in recipe.frameworks(image):
                 command = one.package.step.command
@@ -211,6 +215,34 @@ def no_wheel(recipe: Recipe) -> Verdicts:
                         image, command.line, command.shown, severity="error", message=text, saw="musl", want="glibc",
                         fixes=(_with_glibc(image),),
                     )  # fmt: skip
+
+
+def _for_another_python(image: Image) -> Iterator[Finding]:
+    """Wheels that commands name by a path or an address, and that pip does not install into this image."""
+    python, (_, _, machine) = python_of(image), image.platform.partition("-")
+    for step in image.steps if python is not None else ():
+        if step.pip.tool not in ("pip", "uv") or step.pip.elsewhere or step.command.maybe:
+            continue
+        by_file = (one.specifier.lstrip("@ ") for one in step.pip.requirements if one.specifier.startswith("@"))
+        for wheel in dict.fromkeys((*step.command.argv[1:], *by_file)):
+            tags = tags_of_file(wheel)
+            made_for = misfit(*tags, python=python or "", machine=machine, musl=image.facts.musl) if tags else ""
+            if made_for:
+                name, tag = wheel.rpartition("/")[2], f"cp{(python or '').replace('.', '')}"
+                own = made_for.startswith("Python")
+                place = image.place(step.command.line)
+                fixes = [
+                    change(f"Take the wheel for Python {python}", f"{place}: the file whose name says {tag}-{tag}")
+                ]
+                if own:
+                    fixes.append(change("Use another Python", image.on_base(f"a base with {made_for}")))
+                yield about_line(
+                    image, step.command.line, step.command.shown, severity="error",
+                    message=f"{name} is a wheel for {made_for}; {image.base} has "
+                    f"{f'Python {python}' if own else image.platform}: pip refuses it.",
+                    saw=made_for, want=f"Python {python}" if own else image.platform,
+                    fixes=fixes if own else (),
+                )  # fmt: skip
 
 
 def _with_glibc(image: Image) -> Fix:

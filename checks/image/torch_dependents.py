@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.proposals import keep_torch, package_line, step_of, torch_finding
+from gpudoctor.dockerfile.proposals import companion_line, keep_torch, package_line, step_of, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex
 from gpudoctor.dockerfile.torch_dependents import companion_torch, release_for, required_by, required_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for, configured_from, install_request
+from gpudoctor.dockerfile.torch_wheels import ImageTorch
 from gpudoctor.finding import Finding, Fix
+from gpudoctor.frameworks.package_spec import PackageSpec
+from gpudoctor.frameworks.torch.companions import builds_differ, is_stable_torchaudio
+from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import major_of, package_matches
-
-if TYPE_CHECKING:
-    pass
 
 
 @check("GPD654", "image-package-requires-other-torch", "image")
@@ -36,8 +36,9 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     A package without a version counts by its newest known release. A torchvision that the base image or a command
     before may have brought stays. It is an error if one command asks for both, a warning if a command replaces a
     torch whose version the file pins, or that of the base image, also where a requirements file asks for that other
-    torch itself. It is also an error if the torchvision of the package index comes to a torch for CPUs, ROCm or
-    another major of CUDA: pip keeps both, and `import torchvision` fails.
+    torch itself. It is also an error if a torchvision or torchaudio comes to a torch for other hardware or another
+    major of CUDA (torchaudio: another CUDA), by its version or by the index of a later command: pip keeps both, and
+    the import fails.
 
     ## Fix safety
     With one torch in all commands nothing is replaced.
@@ -100,39 +101,50 @@ def _asked_again(image: Image) -> Iterator[Finding]:
 
 
 def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
-    """A torchvision of the package index that is installed beside a torch of another build."""
+    """A torchvision or torchaudio of another build than the image's torch, which pip keeps beside it."""
     held = recipe.torch(image)
-    if held is None or held.asked is None or held.source != "index" or not held.known:
+    if held is None or held.asked is None or not held.known:
         return
-    configured = configured_from(image)
-    for step in image.steps[held.asked.order + 1 :]:
-        asked = step.pip.asks_for("torchvision")
-        if asked is None or step.command.maybe:
+    last: dict[str, tuple[Step, Requirement]] = {}
+    for step in image.steps:
+        for one in step.pip.requirements if not step.pip.elsewhere else ():
+            if one.name in COMPANIONS and step.environment == held.asked.environment:
+                last[one.name] = step, one
+    for step, asked in last.values():
+        if step.command.maybe or step.pip.tool not in ("pip", "uv") or step.pip.sourced:
             continue
-        own = install_request(step, step.pip, asked, image, configured)
-        rows = recipe.matrix.torch.builds(image.platform)
-        plain = next((row.build for row in rows if row.origin == "pypi" and row.version == held.version), "")
-        wanted = companion_torch(asked, recipe.matrix)
-        if own.source != "package index" or step.pip.elsewhere or "+" in asked.specifier or not plain:
+        own = install_request(step, step.pip, asked, image, configured_from(image))
+        wanted, release = companion_torch(asked, recipe.matrix), _companion(recipe, held.version, asked.name)
+        if wanted and not package_matches(wanted, held.version):
             continue
-        if (wanted and not package_matches(wanted, held.version)) or _family(plain) == _family(held.build):
+        build = _build_of(recipe, image, held, own)
+        if not builds_differ(recipe.matrix, asked.name, asked.release or release or "", build, held.build):
             continue
-        release = _companion(recipe, held.version, "torchvision")
-        text = f"torchvision=={release}" if release else "torchvision"
-        index = TorchIndex(held.asked.index_url, held.build)
-        fix = change(f"Install the torchvision for {held.build}", package_line(image, step, asked, text, index))
+        local = f"+{held.build}" if "+" in asked.specifier or asked.file else ""
+        spec = PackageSpec(asked.name, f"=={release}{local}" if release else "")
+        text = companion_line(image, step, asked, spec, TorchIndex(held.asked.index_url, held.build))
+        what = f"The {asked.name} of {'the package index' if own.source == 'package index' else f'line {own.line}'}"
         yield torch_finding(
             image, own, "error",
-            f"The torchvision of the package index is built for {plain}, and torch {held.version} of line "
-            f"{held.line} for {held.build}: `import torchvision` fails.",
-            f"torchvision for {plain}", f"torchvision for {held.build}", (fix,), certain=False,
+            f"{f'{asked.name} {asked.exact}' if own.local else what} is built for {build}, and torch {held.version} "
+            f"of line {held.line} for {held.build}: `import {asked.name}` fails.",
+            f"{asked.name} for {build}", f"{asked.name} for {held.build}",
+            (change(f"Install the {asked.name} for {held.build}", text),), certain=False,
         )  # fmt: skip
 
 
-def _family(build: str) -> str:
-    """What torch and torchvision must share: "cpu", "rocm", or the major of CUDA."""
-    cuda = cuda_of(build)
-    return f"CUDA {major_of(cuda)}" if cuda else build.rstrip("0123456789.")
+def _build_of(recipe: Recipe, image: Image, held: ImageTorch, own: TorchRequest) -> str:
+    """The build of a torchvision or torchaudio; "" if it is not known. In a command with torch, pip takes both from
+    the same places."""
+    beside = held.asked is not None and own.order <= held.asked.order
+    if own.local or (own.source == "index" and not beside):
+        return own.local or own.build
+    if own.source != "package index" or beside or own.requirement.specifier.startswith("@"):
+        return ""
+    if is_stable_torchaudio(recipe.matrix, own.requirement.name, own.pinned):
+        return ""
+    rows = recipe.matrix.torch.builds(image.platform)
+    return next((row.build for row in rows if row.origin == "pypi" and row.version == held.version), "")
 
 
 def _replacing_the_base(recipe: Recipe, image: Image, later: TorchRequest) -> Iterator[Finding]:

@@ -221,6 +221,17 @@ def package_line(image: Image, step: Step, asked: Requirement, package: str, ind
     return in_place(image, step.command, new if written in new.split() else f"{new} {written}")
 
 
+def companion_line(image: Image, step: Step, asked: Requirement, wanted: PackageSpec, index: TorchIndex) -> str:
+    """The lines that take one package from the index of a torch, or from the package index, where the file asks for
+    it."""
+    if not asked.file or asked.file == step.command.script:
+        return package_line(image, step, asked, wanted.text, index)
+    urls, file = (*step.pip.extra_urls, *step.pip.index_urls), asked.file.rpartition(":")[0]
+    lines = [f"{file}:1: above it: --extra-index-url {index.url}"] if index.url and index.url not in urls else []
+    lines += [f"{file}: leave out {url}" for url in urls if not index.url and build_of_index(url)]
+    return "\n".join((*lines, f"{asked.file}: {wanted.text}"))
+
+
 def keep_torch(image: Image, asked: TorchRequest, version: str) -> Fix:
     """The fix that names the torch that is there, so that pip looks for a release of the package that is for it."""
     step, _ = step_of(image, asked.line, asked.by)

@@ -1,0 +1,51 @@
+"""Wheels that a command names by their path or address: pip refuses those of another Python or processor."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.test_dockerfile import findings
+
+BASE = "FROM python:3.11-slim\nCOPY wheels /wheels\n"
+TORCH = "torch-2.5.1+cu121-{}-linux_x86_64.whl"
+ADDRESS = "https://github.com/Dao-AILab/flash-attention/releases/download/v2.7.4.post1/"
+FLASH = "flash_attn-2.7.4.post1+cu12torch2.6cxx11abiFALSE-cp312-cp312-linux_x86_64.whl"
+
+
+def refused(recipe: str) -> list[str]:
+    return [one.message for one in findings(recipe) if "pip refuses it" in one.message]
+
+
+@pytest.mark.parametrize(
+    ("command", "made_for"),
+    [
+        (f"pip install /wheels/{TORCH.format('cp310-cp310')}", "Python 3.10"),
+        (f"pip install torch==2.6.0 {ADDRESS}{FLASH}", "Python 3.12"),
+        (f"uv pip install --system ./wheels/{TORCH.format('cp313-cp313t')}", "Python 3.13t"),
+        ("pip install /wheels/torch-2.5.1-cp311-cp311-manylinux2014_aarch64.whl", "aarch64"),
+        ("pip install /wheels/some_tool-1.0-cp311-cp311-win_amd64.whl", "Windows"),
+    ],
+)
+def test_a_wheel_of_another_python_is_told(command: str, made_for: str) -> None:
+    (message,) = refused(f"{BASE}RUN {command}")
+    assert f"is a wheel for {made_for};" in message
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        f"{BASE}RUN pip install /wheels/{TORCH.format('cp311-cp311')}",
+        f"{BASE}RUN pip install /wheels/some_tool-1.0-py3-none-any.whl",
+        f"{BASE}RUN pip install /wheels/some_tool-1.0-cp38-abi3-manylinux_2_28_x86_64.whl",
+        f"{BASE}RUN pip install --target /opt/other /wheels/{TORCH.format('cp310-cp310')}",
+        f"FROM ubuntu:22.04\nRUN uv venv --python 3.10 /v\nRUN uv pip install -p /v /w/{TORCH.format('cp310-cp310')}",
+        f"FROM mine:1\nRUN pip install /wheels/{TORCH.format('cp310-cp310')}",  # of a Python that is not known
+    ],
+)
+def test_a_wheel_that_pip_may_install_is_fine(recipe: str) -> None:
+    assert refused(recipe) == []
+
+
+def test_the_build_of_a_wheel_file_is_known() -> None:
+    recipe = f"{BASE}RUN pip install /wheels/{TORCH.format('cp311-cp311')} torchvision==0.20.1+cu118"
+    assert any("torchvision 0.20.1+cu118 is built for cu118" in one.message for one in findings(recipe))
