@@ -284,6 +284,8 @@ class PackageConflict(Row, frozen=True, kw_only=True):
     other: str
     other_version: str
     slug: str
+    brought_by: tuple[str, ...] = ()
+    """Packages that require it, and any release of it will do for them."""
 
 
 class RequirementUse(Row, frozen=True, kw_only=True):
