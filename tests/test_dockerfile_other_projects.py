@@ -11,7 +11,9 @@ from tests.support.check_cases import matrix
 from tests.test_dockerfile import found_for, image_of
 
 INDEX = "https://download.pytorch.org/whl/"
-NAMES = "pyproject.toml pdm.lock Pipfile Pipfile.lock pixi.lock setup.py setup.cfg requirements.txt needs.txt"
+NAMES = (
+    "pyproject.toml pdm.lock Pipfile Pipfile.lock pixi.toml pixi.lock setup.py setup.cfg requirements.txt needs.txt"
+)
 BASE = f"FROM python:3.11-slim\nWORKDIR /app\nCOPY {NAMES} ./\n"
 PDM = """[metadata]
 lock_version = "4.4"
@@ -149,6 +151,53 @@ def test_pixi_takes_another_torch_by_its_index(tmp_path: Path):
     text = proposal(tmp_path, "GTX 1080", "RUN pixi install --locked\n", {"pixi.lock": PIXI})
     assert f'torch = {{ version = "==2.8.0+cu126", index = "{INDEX}cu126" }}' in text
     assert "run `pixi lock`" in text
+
+
+FORGE = """[workspace]
+channels = ["conda-forge"]
+platforms = ["linux-64"]
+[dependencies]
+pytorch = "2.7.*"
+[feature.gpu.system-requirements]
+cuda = "12"
+[environments]
+gpu = ["gpu"]
+"""
+FORGE_LOCK = """version: 6
+environments:
+  default:
+    packages:
+      linux-64:
+      - conda: https://conda.anaconda.org/conda-forge/linux-64/pytorch-2.7.1-cpu_mkl_py311_h2e2b2a9_102.conda
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "files", "torch"),
+    [
+        ("RUN pixi install", {"pixi.toml": FORGE}, ("2.7.1", "cpu")),
+        ("RUN pixi install", {"pixi.toml": FORGE, "pixi.lock": FORGE_LOCK}, ("2.7.1", "cpu")),
+        ("RUN pixi install", {"pixi.lock": FORGE_LOCK.replace("cpu_mkl", "cuda126_mkl")}, None),
+        ("RUN pixi install -e gpu", {"pixi.toml": FORGE}, None),
+        ("ENV CONDA_OVERRIDE_CUDA=12.8\nRUN pixi install", {"pixi.toml": FORGE}, None),
+        (
+            "RUN pixi install",
+            {"pixi.toml": FORGE.replace('"linux-64"', '{platform = "linux-64", cuda = "12"}')},
+            None,
+        ),
+        ("RUN pixi install", {"pixi.toml": FORGE.replace('["conda', '["pytorch", "conda')}, None),
+        ("RUN pixi install", {"pixi.toml": FORGE.replace("pytorch =", "pytorch-gpu =")}, None),
+    ],
+)
+def test_without_a_declared_cuda_pixi_takes_conda_forges_build_for_cpus(
+    command: str, files: dict[str, str], torch: tuple[str, str] | None
+) -> None:
+    assert torch_in(command, files) == torch
+
+
+def test_pixi_is_told_which_cuda_there_will_be(tmp_path: Path) -> None:
+    text = proposal(tmp_path, "RTX 4090", "RUN pixi install\n", {"pixi.toml": FORGE})
+    assert text.endswith('in pixi.toml below [system-requirements]: cuda = "12"')
 
 
 def test_torch_is_installed_before_a_project_of_setuptools(tmp_path: Path):

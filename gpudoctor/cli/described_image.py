@@ -208,4 +208,6 @@ def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch,
         text = image.on_base(f"an image with torch {build}")
         return change(f"Use a base image with torch {build}", text, *also)
     text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
-    return change(f"Install torch {build}", text, *also)
+    asked = held.asked if held is not None else None
+    declared = asked is not None and asked.tool == "pixi" and asked.channel and remedy.build.startswith("cu")
+    return change("Tell pixi which CUDA there will be" if declared else f"Install torch {build}", text, *also)

@@ -82,6 +82,10 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         source = f"poetry source add --priority explicit torch-{build} {url} && " if url else ""
         return f"{place}: {source}poetry add {f'--source torch-{build} ' if url else ''}{quoted(wanted)}"
     if tool in ("pdm", "pipenv", "pixi") or (file in ("uv.lock", "pyproject.toml") and tool == "uv"):
+        if step is not None and step.pip.channel and cuda_of(build):  # pixi then takes conda-forge's build for it
+            locked = ", and run `pixi lock`" if file.endswith(".lock") else ""
+            option = f'cuda = "{major_of(cuda_of(build))}"'
+            return f"{image.place(line)}: in pixi.toml below [system-requirements]: {option}{locked}"
         sourced = step is not None and step.pip.sourced
         first, *rest = project_lines(tool, version, build, url, wanted, file.endswith(".lock"), sourced)
         return "\n".join((f"{image.place(line)}: {first}", *rest))
