@@ -213,3 +213,11 @@ def test_an_environment_of_pixi_that_is_copied_is_followed_or_unknown():
     held = torch_of(image_of(built + last, {"pixi.lock": PIXI}), matrix())
     assert held is not None
     assert (held.version, held.build) == ("2.8.0", "cu128")
+
+
+def test_a_package_that_brings_a_torch_without_code_for_the_gpu_is_taken_in_another_release(tmp_path: Path) -> None:
+    recipe = "FROM python:3.11-slim\nRUN pip install vllm==0.6.3 ray\n"
+    (finding,) = found_for(tmp_path, "RTX 5090", recipe)
+    line = str(finding["fixes"][0]["steps"][0]["text"]).partition(": ")[2]  # type: ignore[index]
+    assert line == f"RUN pip install --index-url {INDEX}cu128 torch==2.7.0+cu128 && pip install vllm==0.9.2 ray"
+    assert found_for(tmp_path, "RTX 5090", f"FROM python:3.11-slim\n{line}\n") == []

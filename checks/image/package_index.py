@@ -290,6 +290,9 @@ def _missing_build(
     recipe: Recipe, image: Image, asked: TorchRequest, rows: list[TorchBuild], wanted: str
 ) -> Iterator[Finding]:
     """The finding where a release has other builds (`rows`) than the wanted one, or no wheel for this Python."""
+    held = recipe.torch(image)
+    if recipe.gpus and held is not None and held.known and held.asked == asked:
+        return  # the checks of machines tell it, with a fix for GPU, driver and Python together
     python = python_of(image)
     if wanted:
         rows_here = [row for row in rows if row.build == wanted]
@@ -302,9 +305,6 @@ def _missing_build(
             )  # fmt: skip
             return
         rows = rows_here or rows
-    held = recipe.torch(image)
-    if recipe.gpus and held is not None and held.known and held.asked == asked:
-        return  # the checks of machines tell it, with a fix for GPU, driver and Python together
     if python is not None and not any(python in row.pythons for row in rows):
         yield _without_python(recipe, image, asked, rows, wanted, python)
     oldest = oldest_python(image) if python is None else None

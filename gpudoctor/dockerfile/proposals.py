@@ -115,10 +115,23 @@ def _beside(
     if rocm and pins_torch(name, recipe.matrix):
         return f"{place}: leave out {name}, or install its ROCm build, for {texts['torch']}"
     if name not in texts and asked.requirement.specifier:
-        return f"{place}: another release of {asked.by}, for {texts['torch']}"
+        version = wanted[0].spec.strip("=").partition("+")[0]
+        if not (release := release_for(name, version, recipe.matrix)):
+            return f"{place}: another release of {asked.by}, for {texts['torch']}"
+        return _before(image, step, asked.requirement, texts["torch"], f"{name}=={release}", index)
     there = {one for one in texts if (found := step.pip.asks_for(one)) and not found.file}
     also = [text for one, text in texts.items() if one not in there]
     return in_place(image, step.command, rewritten(step, {one: texts[one] for one in there}, index, also))
+
+
+def _before(image: Image, step: Step, asked: Requirement, torch: str, package: str, index: TorchIndex) -> str:
+    """What to write where the index of torch does not have the package that brings torch: torch comes first."""
+    if asked.file and asked.file != step.command.script:
+        lines = companion_line(image, step, asked, PackageSpec(package, ""), index)
+        return f"{lines}\n{asked.file}: below it: {torch}"
+    option = ("--index-url", index.url) if index.url else ()
+    first = " ".join((*install_words(step), *option, torch))
+    return in_place(image, step.command, f"{first} && {rewritten(step, {package.partition('=')[0]: package})}")
 
 
 def step_of(image: Image, line: int, name: str) -> tuple[Step, Requirement]:
