@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import NamedTuple
 
 from gpudoctor.matrix.versions import figures
 
@@ -13,16 +14,25 @@ _CPYTHON = r"cp(\d)(\d+)"
 _LINUX = r"(many|musl)?linux(?:\d+|_\d+_\d+)?_(\w+)"
 _ARCHS = {"i686": "i386", "armv6l": "32-bit ARM", "armv7l": "32-bit ARM", "ppc64": "ppc64le"}
 """What a program's own header calls them, where that is another name."""
+_LONGEST = 1000
 _FILE = r"(?:[^/]*/)*(?P<name>[^-/]+)-(?P<version>[^-/]+)(?:-\d[^-/]*)?-(?P<tags>[^-/]+-[^-/]+-[^-/]+)\.whl"
 
 
-def tags_of_file(path: str) -> tuple[str, str, str] | None:
-    """The tags in the name of a wheel file, or in its address; None for any other file."""
-    found = re.fullmatch(_FILE, path.partition("#")[0]) if len(path) < 1000 else None
+class WheelFile(NamedTuple):
+    """What the name of a wheel file says."""
+
+    name: str
+    version: str
+    tags: tuple[str, str, str]
+
+
+def wheel_file(path: str) -> WheelFile | None:
+    """The wheel that a path or an address names; None for any other file."""
+    found = re.fullmatch(_FILE, path.partition("#")[0]) if len(path) < _LONGEST else None
     if found is None:
         return None
     python, abi, platforms = found["tags"].split("-")
-    return python, abi, platforms
+    return WheelFile(found["name"], found["version"].replace("%2B", "+"), (python, abi, platforms))
 
 
 @lru_cache(maxsize=256)  # most packages have the same few tags

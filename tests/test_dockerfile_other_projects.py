@@ -221,3 +221,11 @@ def test_a_package_that_brings_a_torch_without_code_for_the_gpu_is_taken_in_anot
     line = str(finding["fixes"][0]["steps"][0]["text"]).partition(": ")[2]  # type: ignore[index]
     assert line == f"RUN pip install --index-url {INDEX}cu128 torch==2.7.0+cu128 && pip install vllm==0.9.2 ray"
     assert found_for(tmp_path, "RTX 5090", f"FROM python:3.11-slim\n{line}\n") == []
+
+
+def test_the_sources_of_uv_name_one_index_for_torch_and_its_companions(tmp_path: Path) -> None:
+    sources = f'[[tool.uv.index]]\nname = "cpu"\nurl = "{INDEX}cpu"\n[tool.uv.sources]\n'
+    sources += 'torch = { index = "cpu" }\ntorchvision = { index = "cpu" }\n'
+    project = f'[project]\nname = "a"\ndependencies = ["torch==2.7.0", "torchvision==0.22.0"]\n{sources}'
+    text = proposal(tmp_path, "RTX 5090", "RUN uv sync\n", {"pyproject.toml": project})
+    assert 'torch = { index = "torch-cu128" }\ntorchvision = { index = "torch-cu128" }' in text

@@ -80,3 +80,10 @@ def test_a_torchvision_of_the_same_build_is_fine(name: str) -> None:
 def test_the_index_of_torch_is_proposed() -> None:
     (finding,) = findings(CPU + "RUN pip install torchvision==0.24.1")
     assert lines(finding) == f"Dockerfile:3: RUN pip install {INDEX}cpu torchvision==0.24.1"
+
+
+def test_one_line_takes_both_from_the_index_of_torch() -> None:
+    both = "RUN pip install torchvision==0.22.1 torchaudio==2.7.1"
+    found = findings(f"{SLIM}RUN pip install torch==2.7.1 {INDEX}cu118\n{both}")
+    proposed = {lines(one) for one in found if one.severity == "error"}
+    assert proposed == {f"Dockerfile:3: RUN pip install {INDEX}cu118 torchvision==0.22.1 torchaudio==2.7.1"}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.test_dockerfile import findings
+from tests.test_dockerfile import findings, found_for
 
 BASE = "FROM python:3.11-slim\nCOPY wheels /wheels\n"
 TORCH = "torch-2.5.1+cu121-{}-linux_x86_64.whl"
@@ -49,3 +51,10 @@ def test_a_wheel_that_pip_may_install_is_fine(recipe: str) -> None:
 def test_the_build_of_a_wheel_file_is_known() -> None:
     recipe = f"{BASE}RUN pip install /wheels/{TORCH.format('cp311-cp311')} torchvision==0.20.1+cu118"
     assert any("torchvision 0.20.1+cu118 is built for cu118" in one.message for one in findings(recipe))
+
+
+@pytest.mark.parametrize(("torch", "told"), [("2.7.1-cuda12.8", True), ("2.6.0-cuda12.4", False)])
+def test_the_torch_that_a_wheel_file_was_compiled_for_is_compared(tmp_path: Path, torch: str, told: bool) -> None:
+    base = f"FROM pytorch/pytorch:{torch}-cudnn9-devel\n"
+    found = found_for(tmp_path, "H100", f"{base}RUN pip install {ADDRESS}{FLASH.replace('cp312', 'cp311')}\n")
+    assert [one["slug"] for one in found] == ["flash-attn-abi"] * told

@@ -21,7 +21,7 @@ from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for
 from gpudoctor.dockerfile.torch_wheels import outrun
 from gpudoctor.finding import Finding, Fix
 from gpudoctor.matrix.versions import figures
-from gpudoctor.wheel_tags import misfit, tags_of_file
+from gpudoctor.wheel_tags import misfit
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchBuild
@@ -221,21 +221,18 @@ def _for_another_python(image: Image) -> Iterator[Finding]:
     """Wheels that commands name by a path or an address, and that pip does not install into this image."""
     python, (_, _, machine) = python_of(image), image.platform.partition("-")
     for step in image.steps if python is not None else ():
-        if step.pip.tool not in ("pip", "uv") or step.pip.elsewhere or step.command.maybe:
+        if step.pip.elsewhere or step.command.maybe:
             continue
-        by_file = (one.specifier.lstrip("@ ") for one in step.pip.requirements if one.specifier.startswith("@"))
-        for wheel in dict.fromkeys((*step.command.argv[1:], *by_file)):
-            tags = tags_of_file(wheel)
-            made_for = misfit(*tags, python=python or "", machine=machine, musl=image.facts.musl) if tags else ""
+        for word, wheel in step.wheels.items():
+            made_for = misfit(*wheel.tags, python=python or "", machine=machine, musl=image.facts.musl)
             if made_for:
-                name, tag = wheel.rpartition("/")[2], f"cp{(python or '').replace('.', '')}"
+                name, tag = word.rpartition("/")[2], f"cp{(python or '').replace('.', '')}"
                 own = made_for.startswith("Python")
-                place = image.place(step.command.line)
-                fixes = [
-                    change(f"Take the wheel for Python {python}", f"{place}: the file whose name says {tag}-{tag}")
-                ]
-                if own:
-                    fixes.append(change("Use another Python", image.on_base(f"a base with {made_for}")))
+                text = f"{image.place(step.command.line)}: the file whose name says {tag}-{tag}"
+                fixes = (
+                    change(f"Take the wheel for Python {python}", text),
+                    change("Use another Python", image.on_base(f"a base with {made_for}")),
+                )
                 yield about_line(
                     image, step.command.line, step.command.shown, severity="error",
                     message=f"{name} is a wheel for {made_for}; {image.base} has "

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.proposals import companion_line, keep_torch, package_line, step_of, torch_finding
+from gpudoctor.dockerfile.proposals import companion_lines, keep_torch, package_line, step_of, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.requirements import Requirement
 from gpudoctor.dockerfile.rewriting import TorchIndex
@@ -15,7 +15,6 @@ from gpudoctor.dockerfile.torch_dependents import companion_torch, release_for, 
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for, configured_from, install_request
 from gpudoctor.dockerfile.torch_wheels import ImageTorch
 from gpudoctor.finding import Finding, Fix
-from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.frameworks.torch.companions import builds_differ, is_stable_torchaudio
 from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.matrix.torch_builds import cuda_of
@@ -110,26 +109,34 @@ def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
         for one in step.pip.requirements if not step.pip.elsewhere else ():
             if one.name in COMPANIONS and step.environment == held.asked.environment:
                 last[one.name] = step, one
+    wrong: list[tuple[Step, TorchRequest, str]] = []
     for step, asked in last.values():
         if step.command.maybe or step.pip.tool not in ("pip", "uv") or step.pip.sourced:
             continue
         own = install_request(step, step.pip, asked, image, configured_from(image))
-        wanted, release = companion_torch(asked, recipe.matrix), _companion(recipe, held.version, asked.name)
-        if wanted and not package_matches(wanted, held.version):
-            continue
+        wanted, version = (
+            companion_torch(asked, recipe.matrix),
+            asked.release or _companion(recipe, held.version, asked.name),
+        )
         build = _build_of(recipe, image, held, own)
-        if not builds_differ(recipe.matrix, asked.name, asked.release or release or "", build, held.build):
-            continue
-        local = f"+{held.build}" if "+" in asked.specifier or asked.file else ""
-        spec = PackageSpec(asked.name, f"=={release}{local}" if release else "")
-        text = companion_line(image, step, asked, spec, TorchIndex(held.asked.index_url, held.build))
-        what = f"The {asked.name} of {'the package index' if own.source == 'package index' else f'line {own.line}'}"
+        fits = not wanted or package_matches(wanted, held.version)
+        if fits and builds_differ(recipe.matrix, asked.name, version or "", build, held.build):
+            wrong.append((step, own, build))
+    for step, own, build in wrong:
+        texts = {}
+        for asked in (one.requirement for other, one, _ in wrong if other is step):
+            release = _companion(recipe, held.version, asked.name)
+            local = f"+{held.build}" if "+" in asked.specifier or asked.file else ""
+            texts[asked] = f"{asked.name}=={release}{local}" if release else asked.name
+        name, index = own.requirement.name, TorchIndex(held.asked.index_url, held.build)
+        what = f"The {name} of {'the package index' if own.source == 'package index' else f'line {own.line}'}"
         yield torch_finding(
             image, own, "error",
-            f"{f'{asked.name} {asked.exact}' if own.local else what} is built for {build}, and torch {held.version} "
-            f"of line {held.line} for {held.build}: `import {asked.name}` fails.",
-            f"{asked.name} for {build}", f"{asked.name} for {held.build}",
-            (change(f"Install the {asked.name} for {held.build}", text),), certain=False,
+            f"{f'{name} {own.requirement.exact}' if own.local else what} is built for {build}, and torch "
+            f"{held.version} of line {held.line} for {held.build}: `import {name}` fails.",
+            f"{name} for {build}", f"{name} for {held.build}",
+            (change(f"Install the {name} for {held.build}", companion_lines(image, step, texts, index)),),
+            certain=False,
         )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -127,7 +127,7 @@ def _beside(
 def _before(image: Image, step: Step, asked: Requirement, torch: str, package: str, index: TorchIndex) -> str:
     """What to write where the index of torch does not have the package that brings torch: torch comes first."""
     if asked.file and asked.file != step.command.script:
-        lines = companion_line(image, step, asked, PackageSpec(package, ""), index)
+        lines = companion_lines(image, step, {asked: package}, index)
         return f"{lines}\n{asked.file}: below it: {torch}"
     option = ("--index-url", index.url) if index.url else ()
     first = " ".join((*install_words(step), *option, torch))
@@ -238,15 +238,21 @@ def package_line(image: Image, step: Step, asked: Requirement, package: str, ind
     return in_place(image, step.command, new if written in new.split() else f"{new} {written}")
 
 
-def companion_line(image: Image, step: Step, asked: Requirement, wanted: PackageSpec, index: TorchIndex) -> str:
-    """The lines that take one package from the index of a torch, or from the package index, where the file asks for
-    it."""
-    if not asked.file or asked.file == step.command.script:
-        return package_line(image, step, asked, wanted.text, index)
-    urls, file = (*step.pip.extra_urls, *step.pip.index_urls), asked.file.rpartition(":")[0]
-    lines = [f"{file}:1: above it: --extra-index-url {index.url}"] if index.url and index.url not in urls else []
-    lines += [f"{file}: leave out {url}" for url in urls if not index.url and build_of_index(url)]
-    return "\n".join((*lines, f"{asked.file}: {wanted.text}"))
+def companion_lines(image: Image, step: Step, wanted: Mapping[Requirement, str], index: TorchIndex) -> str:
+    """The lines that take packages of one command from the index of a torch, or from the package index, where the
+    file asks for them."""
+    texts = {asked.name: text for asked, text in wanted.items() if asked.file in ("", step.command.script)}
+    lines = [in_place(image, step.command, rewritten(step, texts, index))] if texts else []
+    urls = (*step.pip.extra_urls, *step.pip.index_urls)
+    for asked, text in wanted.items():
+        if asked.name not in texts:
+            file = asked.file.rpartition(":")[0]
+            lines += (
+                [f"{file}:1: above it: --extra-index-url {index.url}"] if index.url and index.url not in urls else []
+            )
+            lines += [f"{file}: leave out {url}" for url in urls if not index.url and build_of_index(url)]
+            lines.append(f"{asked.file}: {text}")
+    return "\n".join(dict.fromkeys(lines))
 
 
 def keep_torch(image: Image, asked: TorchRequest, version: str) -> Fix:
