@@ -58,3 +58,21 @@ def test_the_torch_that_a_wheel_file_was_compiled_for_is_compared(tmp_path: Path
     base = f"FROM pytorch/pytorch:{torch}-cudnn9-devel\n"
     found = found_for(tmp_path, "H100", f"{base}RUN pip install {ADDRESS}{FLASH.replace('cp312', 'cp311')}\n")
     assert [one["slug"] for one in found] == ["flash-attn-abi"] * told
+
+
+@pytest.mark.parametrize(
+    ("python", "package", "told"),
+    [
+        ("3.13", "tensorflow[and-cuda]==2.18.1", True),
+        ("3.12", "tensorflow[and-cuda]==2.18.1", False),
+        ("3.13", "tensorflow==2.20.0", False),
+        ("3.13", "tensorflow", False),
+        ("3.13", "onnxruntime-gpu==1.19.2", True),
+        ("3.13", "cupy-cuda12x==13.3.0", True),
+        ("3.13", "jax[cuda12]==0.4.33", True),
+        ("3.13", "jax[cuda12]==0.7.2", False),
+    ],
+)
+def test_a_framework_older_than_its_first_wheel_for_that_python(python: str, package: str, told: bool) -> None:
+    found = findings(f"FROM python:{python}-slim\nRUN pip install '{package}'\n")
+    assert any(f"has no wheel for Python {python}" in one.message for one in found) == told

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.frameworks import packages_of
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.image_python import oldest_python, python_of
 from gpudoctor.dockerfile.proposals import (
@@ -14,6 +15,7 @@ from gpudoctor.dockerfile.proposals import (
     index_of,
     install_line,
     nearest_build,
+    package_line,
     torch_finding,
 )
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change
@@ -179,7 +181,7 @@ def _backend_for(image: Image) -> str:
 
 @check("GPD605", "image-no-torch-wheel", "image")
 def no_wheel(recipe: Recipe) -> Verdicts:
-    """No wheel of that torch exists for this image, or a wheel that a command names is for another Python.
+    """No wheel of that torch, or of another framework, exists for this image.
 
     ## Why it matters
     pip finds nothing, falls back to an old version, or refuses the file ("not a supported wheel on this platform"):
@@ -206,6 +208,7 @@ def no_wheel(recipe: Recipe) -> Verdicts:
                 continue
             yield from _missing(recipe, image, asked)
         yield from _for_another_python(image)
+        yield from _before_this_python(recipe, image)
         if image.facts.musl:
             for one in recipe.frameworks(image):
                 command = one.package.step.command
@@ -240,6 +243,26 @@ def _for_another_python(image: Image) -> Iterator[Finding]:
                     saw=made_for, want=f"Python {python}" if own else image.platform,
                     fixes=fixes if own else (),
                 )  # fmt: skip
+
+
+def _before_this_python(recipe: Recipe, image: Image) -> Iterator[Finding]:
+    """Exact releases of other frameworks that are older than the first one with wheels for the image's Python."""
+    python = python_of(image) or ""
+    rows = recipe.matrix.tables.frameworks
+    firsts = {name: by_python.get(python, "") for row in rows for name, by_python in row.wheels_from.items()}
+    for one in (one for place in packages_of(image) for one in place):
+        first = firsts.get(one.name, "")
+        if not first or not one.pinned or figures(one.pinned) >= figures(first):
+            continue
+        asked, step = one.requirement, one.step
+        newer = package_line(image, step, asked, f"{one.name}{asked.extras}=={first}")
+        older = image.on_base("a base with an older Python")
+        yield about_line(
+            image, step.command.line, step.command.shown, severity="error",
+            message=f"{one.name} {one.pinned} has no wheel for Python {python}: {first} is the first with one.",
+            saw=f"Python {python}", want=f"{one.name} {first} or newer",
+            fixes=(change(f"Ask for {one.name} {first}", newer), change("Use another Python", older)),
+        )  # fmt: skip
 
 
 def _with_glibc(image: Image) -> Fix:
