@@ -87,3 +87,23 @@ def test_one_line_takes_both_from_the_index_of_torch() -> None:
     found = findings(f"{SLIM}RUN pip install torch==2.7.1 {INDEX}cu118\n{both}")
     proposed = {lines(one) for one in found if one.severity == "error"}
     assert proposed == {f"Dockerfile:3: RUN pip install {INDEX}cu118 torchvision==0.22.1 torchaudio==2.7.1"}
+
+
+FIRST = f"{SLIM}RUN pip install torch==2.5.1 torchvision==0.20.1 {INDEX}cu124\n"
+
+
+@pytest.mark.parametrize(
+    ("later", "told"),
+    [
+        (f"pip install torch==2.7.1 {INDEX}cu128", True),
+        (f"uv pip install --system torch==2.7.1 {INDEX}cu128", True),
+        (f"pip install torch==2.7.1 torchvision==0.22.1 {INDEX}cu128", False),
+        ("pip install torch==2.5.1", False),
+        (f"python -m venv /v && /v/bin/pip install torch==2.7.1 {INDEX}cu128", False),
+        ("pip install -r unknown.txt torch==2.7.1", False),
+        (f"pip uninstall -y torch torchvision && pip install torch==2.7.1 {INDEX}cu128", False),
+    ],
+)
+def test_a_torchvision_that_is_left_behind_is_told(later: str, told: bool) -> None:
+    found = [one for one in findings(f"{FIRST}RUN {later}") if "stays when this command" in one.message]
+    assert [lines(one) for one in found] == [f"Dockerfile:3: RUN {later} torchvision==0.22.1"] * told

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 from gpudoctor.check import Verdicts, check
@@ -10,10 +10,11 @@ from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.proposals import companion_lines, keep_torch, package_line, step_of, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.requirements import Requirement
-from gpudoctor.dockerfile.rewriting import TorchIndex
+from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, rewritten
 from gpudoctor.dockerfile.torch_dependents import companion_torch, release_for, required_by, required_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for, configured_from, install_request
 from gpudoctor.dockerfile.torch_wheels import ImageTorch
+from gpudoctor.dockerfile.unreadable_commands import installs_unread
 from gpudoctor.finding import Finding, Fix
 from gpudoctor.frameworks.torch.companions import builds_differ, is_stable_torchaudio
 from gpudoctor.machine.torch import COMPANIONS
@@ -37,7 +38,7 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     torch whose version the file pins, or that of the base image, also where a requirements file asks for that other
     torch itself. It is also an error if a torchvision or torchaudio comes to a torch for other hardware or another
     major of CUDA (torchaudio: another CUDA), by its version or by the index of a later command: pip keeps both, and
-    the import fails.
+    the import fails. So does that of one that stays when a later command installs another torch.
 
     ## Fix safety
     With one torch in all commands nothing is replaced.
@@ -59,6 +60,7 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
                     (_in_one_command(recipe, image, step, asked, one, torch),), certain=False,
                 )  # fmt: skip
         yield from _of_another_build(recipe, image)
+        yield from _left_behind(recipe, image)
         yield from _asked_again(image)
         for later in required_by(image, recipe.matrix):
             before = [one for one in asked_for(image) if one.order < later.order]
@@ -104,13 +106,8 @@ def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
     held = recipe.torch(image)
     if held is None or held.asked is None or not held.known:
         return
-    last: dict[str, tuple[Step, Requirement]] = {}
-    for step in image.steps:
-        for one in step.pip.requirements if not step.pip.elsewhere else ():
-            if one.name in COMPANIONS and step.environment == held.asked.environment:
-                last[one.name] = step, one
     wrong: list[tuple[Step, TorchRequest, str]] = []
-    for step, asked in last.values():
+    for step, asked in _companions_beside(image, held.asked):
         if step.command.maybe or step.pip.tool not in ("pip", "uv") or step.pip.sourced:
             continue
         own = install_request(step, step.pip, asked, image, configured_from(image))
@@ -137,6 +134,44 @@ def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
             f"{name} for {build}", f"{name} for {held.build}",
             (change(f"Install the {name} for {held.build}", companion_lines(image, step, texts, index)),),
             certain=False,
+        )  # fmt: skip
+
+
+def _companions_beside(image: Image, torch: TorchRequest) -> Iterable[tuple[Step, Requirement]]:
+    """The last commands that ask for torchvision and torchaudio in the environment of a torch."""
+    last: dict[str, tuple[Step, Requirement]] = {}
+    for step in image.steps:
+        for name in step.command.argv if "uninstall" in step.command.argv else ():
+            last.pop(name, None)
+        for one in step.pip.requirements if not step.pip.elsewhere else ():
+            if one.name in COMPANIONS and step.environment == torch.environment:
+                last[one.name] = step, one
+    return last.values()
+
+
+def _left_behind(recipe: Recipe, image: Image) -> Iterator[Finding]:
+    """A torchvision or torchaudio of an exact version that stays when a later command installs another torch."""
+    held = recipe.torch(image)
+    if held is None or held.asked is None or not held.known or held.asked.by or held.asked.locked:
+        return
+    later, asked = image.steps[held.asked.order], held.asked
+    if "install" not in later.command.argv or installs_unread(image, later):
+        return
+    left = [
+        (step, one, torch)
+        for step, one in _companions_beside(image, asked)
+        if not step.command.maybe and image.steps.index(step) < asked.order
+        if (torch := companion_torch(one, recipe.matrix)) and not package_matches(torch, held.version)
+    ]
+    also = [f"{one.name}=={release}" for _, one, _ in left if (release := _companion(recipe, held.version, one.name))]
+    for step, one, torch in left:
+        text = in_place(image, later.command, rewritten(later, {}, None, also))
+        yield torch_finding(
+            image, asked, "error",
+            f"{one.name} {one.release} of line {step.command.line} requires torch {torch.removeprefix('==')}, and "
+            f"stays when this command installs torch {held.version}: `import {one.name}` fails.",
+            f"{one.name} {one.release}", f"a {one.name} for torch {held.version}",
+            (change(f"Install the {one.name} of that torch with it", text),) if also else (), certain=False,
         )  # fmt: skip
 
 
