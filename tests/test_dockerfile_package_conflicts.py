@@ -29,6 +29,7 @@ CONFLICT, OTHER_TORCH = "image-package-conflict", "image-package-requires-other-
         (SLIM + "RUN python -m venv /v && /v/bin/pip install numpy==2.1.0\nRUN pip install torch==2.1.0", ""),
         (SLIM + "RUN pip install torch==2.1.0\nRUN pip install --no-deps torchvision==0.16.0", ""),
         (SLIM + "RUN pip install torch==2.1.0 torchvision==0.16.0 transformers", ""),  # which may hold it back
+        (SLIM + "RUN pip install torch==2.1.0 torchvision==0.16.0\nRUN pip install -r more.txt", ""),
         (SLIM + "RUN pip install 'numpy<2'\nRUN pip install torch==2.1.0 torchvision==0.16.0", ""),
         ("FROM python:3.8-slim\nRUN pip install torch==2.1.0 torchvision==0.16.0", ""),
         (

@@ -95,7 +95,8 @@ def _too_new(recipe: Recipe, image: Image, torch: ImageTorch) -> Iterator[_Confl
         order, asked = _last(image, row.package, environment)
         for name in row.brought_by if asked is None else ():
             order, asked = _last(image, name, environment)
-            alone = asked is None or "--no-deps" in image.steps[order].pip.flags
+            later = any(installs_unread(image, step) for step in image.steps[order + 1 :])  # may hold it back
+            alone = asked is None or later or "--no-deps" in image.steps[order].pip.flags
             asked, by = (None, "") if alone or asked is None else (Requirement(row.package, file=asked.file), name)
         if asked is None or (recipe.gpus and asked.exact):
             continue  # the checks of machines tell of a version
