@@ -11,7 +11,9 @@ from tests.support.check_cases import matrix
 from tests.test_dockerfile import found_for, image_of
 
 INDEX = "https://download.pytorch.org/whl/"
-NAMES = "pyproject.toml pdm.lock Pipfile Pipfile.lock pixi.lock setup.py setup.cfg requirements.txt needs.txt"
+NAMES = (
+    "pyproject.toml pdm.lock Pipfile Pipfile.lock pixi.toml pixi.lock setup.py setup.cfg requirements.txt needs.txt"
+)
 BASE = f"FROM python:3.11-slim\nWORKDIR /app\nCOPY {NAMES} ./\n"
 PDM = """[metadata]
 lock_version = "4.4"
@@ -151,6 +153,53 @@ def test_pixi_takes_another_torch_by_its_index(tmp_path: Path):
     assert "run `pixi lock`" in text
 
 
+FORGE = """[workspace]
+channels = ["conda-forge"]
+platforms = ["linux-64"]
+[dependencies]
+pytorch = "2.7.*"
+[feature.gpu.system-requirements]
+cuda = "12"
+[environments]
+gpu = ["gpu"]
+"""
+FORGE_LOCK = """version: 6
+environments:
+  default:
+    packages:
+      linux-64:
+      - conda: https://conda.anaconda.org/conda-forge/linux-64/pytorch-2.7.1-cpu_mkl_py311_h2e2b2a9_102.conda
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "files", "torch"),
+    [
+        ("RUN pixi install", {"pixi.toml": FORGE}, ("2.7.1", "cpu")),
+        ("RUN pixi install", {"pixi.toml": FORGE, "pixi.lock": FORGE_LOCK}, ("2.7.1", "cpu")),
+        ("RUN pixi install", {"pixi.lock": FORGE_LOCK.replace("cpu_mkl", "cuda126_mkl")}, None),
+        ("RUN pixi install -e gpu", {"pixi.toml": FORGE}, None),
+        ("ENV CONDA_OVERRIDE_CUDA=12.8\nRUN pixi install", {"pixi.toml": FORGE}, None),
+        (
+            "RUN pixi install",
+            {"pixi.toml": FORGE.replace('"linux-64"', '{platform = "linux-64", cuda = "12"}')},
+            None,
+        ),
+        ("RUN pixi install", {"pixi.toml": FORGE.replace('["conda', '["pytorch", "conda')}, None),
+        ("RUN pixi install", {"pixi.toml": FORGE.replace("pytorch =", "pytorch-gpu =")}, None),
+    ],
+)
+def test_without_a_declared_cuda_pixi_takes_conda_forges_build_for_cpus(
+    command: str, files: dict[str, str], torch: tuple[str, str] | None
+) -> None:
+    assert torch_in(command, files) == torch
+
+
+def test_pixi_is_told_which_cuda_there_will_be(tmp_path: Path) -> None:
+    text = proposal(tmp_path, "RTX 4090", "RUN pixi install\n", {"pixi.toml": FORGE})
+    assert text.endswith('in pixi.toml below [system-requirements]: cuda = "12"')
+
+
 def test_torch_is_installed_before_a_project_of_setuptools(tmp_path: Path):
     text = proposal(tmp_path, "RTX 5090", "RUN pip install -e .\n", {"setup.py": SETUP.format("['torch==2.6.0']")})
     assert f"RUN pip install --index-url {INDEX}cu128 torch==2.7.0+cu128 && pip install -e ." in text
@@ -164,3 +213,19 @@ def test_an_environment_of_pixi_that_is_copied_is_followed_or_unknown():
     held = torch_of(image_of(built + last, {"pixi.lock": PIXI}), matrix())
     assert held is not None
     assert (held.version, held.build) == ("2.8.0", "cu128")
+
+
+def test_a_package_that_brings_a_torch_without_code_for_the_gpu_is_taken_in_another_release(tmp_path: Path) -> None:
+    recipe = "FROM python:3.11-slim\nRUN pip install vllm==0.6.3 ray\n"
+    (finding,) = found_for(tmp_path, "RTX 5090", recipe)
+    line = str(finding["fixes"][0]["steps"][0]["text"]).partition(": ")[2]  # type: ignore[index]
+    assert line == f"RUN pip install --index-url {INDEX}cu128 torch==2.7.0+cu128 && pip install vllm==0.9.2 ray"
+    assert found_for(tmp_path, "RTX 5090", f"FROM python:3.11-slim\n{line}\n") == []
+
+
+def test_the_sources_of_uv_name_one_index_for_torch_and_its_companions(tmp_path: Path) -> None:
+    sources = f'[[tool.uv.index]]\nname = "cpu"\nurl = "{INDEX}cpu"\n[tool.uv.sources]\n'
+    sources += 'torch = { index = "cpu" }\ntorchvision = { index = "cpu" }\n'
+    project = f'[project]\nname = "a"\ndependencies = ["torch==2.7.0", "torchvision==0.22.0"]\n{sources}'
+    text = proposal(tmp_path, "RTX 5090", "RUN uv sync\n", {"pyproject.toml": project})
+    assert 'torch = { index = "torch-cu128" }\ntorchvision = { index = "torch-cu128" }' in text

@@ -24,6 +24,19 @@ CONFLICT, OTHER_TORCH = "image-package-conflict", "image-package-requires-other-
         (BASE_TORCH + "RUN pip install numpy==2.0.1", "error"),
         (SLIM + "RUN pip install torch==2.1.0 torchvision==0.16.0 numpy", "warning"),
         (SLIM + "RUN pip install torch==2.1.0\nRUN pip install -U numpy", "warning"),
+        (SLIM + "RUN pip install torch==2.1.0 torchvision==0.16.0", "warning"),  # which requires NumPy
+        (SLIM + "RUN python -m venv /v\nRUN /v/bin/pip install torch==2.1.0 numpy==2.1.0", "error"),
+        (SLIM + "RUN python -m venv /v && /v/bin/pip install numpy==2.1.0\nRUN pip install torch==2.1.0", ""),
+        (SLIM + "RUN pip install torch==2.1.0\nRUN pip install --no-deps torchvision==0.16.0", ""),
+        (SLIM + "RUN pip install torch==2.1.0 torchvision==0.16.0 transformers", ""),  # which may hold it back
+        (SLIM + "RUN pip install torch==2.1.0 torchvision==0.16.0\nRUN pip install -r more.txt", ""),
+        (SLIM + "RUN pip install 'numpy<2'\nRUN pip install torch==2.1.0 torchvision==0.16.0", ""),
+        ("FROM python:3.8-slim\nRUN pip install torch==2.1.0 torchvision==0.16.0", ""),
+        (
+            "FROM condaforge/miniforge3\nRUN conda install pytorch==2.1.2 pytorch-cuda=12.1 'numpy>=2' -c pytorch",
+            "error",
+        ),
+        ("FROM condaforge/miniforge3\nRUN conda install pytorch==2.1.2 pytorch-cuda=12.1 numpy=1.26 -c pytorch", ""),
         (SLIM + "RUN pip install torch==2.3.0 numpy==2.1.0", ""),
         (SLIM + "RUN pip install torch==2.1.0 'numpy<2'", ""),
         (SLIM + "RUN pip install torch==2.1.0 numpy==1.26.4", ""),

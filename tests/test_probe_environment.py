@@ -18,6 +18,7 @@ from gpudoctor.machine import Distribution, PythonEnvironment
 from gpudoctor.probes.distributions import with_details
 from gpudoctor.probes.import_path import pth_paths
 from gpudoctor.probes.python_environment import probe_environment
+from gpudoctor.probes.python_layout import find_layout
 from tests.support.environments import (
     shared_library,
     write_conda,
@@ -177,6 +178,31 @@ def test_behind_a_pyenv_shim_is_the_version_that_it_would_start(tmp_path: Path) 
     assert probe(tmp_path, PATH=shims).python.value == "3.11"
     assert probe(tmp_path, PATH=shims, PYENV_VERSION="3.12.1").python.value == "3.12"
     assert probe(tmp_path, PATH=shims).kind == "user"
+
+
+def test_a_shim_of_pyenv_is_named_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for version in ("3.11.9", "3.11.10", "3.12.1"):
+        bin_ = tmp_path / f".pyenv/versions/{version}/bin"
+        (tmp_path / f".pyenv/versions/{version}/lib/python{version.rpartition('.')[0]}").mkdir(parents=True)
+        bin_.mkdir()
+        for name in ("python", f"python{version.rpartition('.')[0]}"):
+            (bin_ / name).write_text("")
+    (tmp_path / ".pyenv/shims").mkdir()
+    (tmp_path / "project/src").mkdir(parents=True)
+    (tmp_path / "project/.python-version").write_text("3.11\n")
+    monkeypatch.chdir(tmp_path / "project/src")
+    shim = tmp_path / ".pyenv/shims/python"
+    shim.write_text("#!/usr/bin/env bash\n")
+
+    def chosen(environ: dict[str, str]) -> str:
+        layout = find_layout(LiveHost(), str(shim), environ)
+        assert layout is not None
+        return layout.prefix.rpartition("/")[2]
+
+    assert chosen({}) == "3.11.10"
+    assert chosen({"PYENV_VERSION": "3.12.1"}) == "3.12.1"
+    with pytest.raises(InputError, match=r"a shim of pyenv, which has no python in 3\.13"):
+        chosen({"PYENV_VERSION": "3.13"})
 
 
 def test_a_live_host_without_an_active_environment_gives_the_one_gpudoctor_runs_in(

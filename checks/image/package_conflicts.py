@@ -8,7 +8,7 @@ from functools import partial
 from typing import NamedTuple
 
 from gpudoctor.check import Verdicts, check
-from gpudoctor.dockerfile.image import Image
+from gpudoctor.dockerfile.image import Image, Step
 from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.proposals import package_line
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change
@@ -39,6 +39,8 @@ class _Conflict(NamedTuple):
     """The requirement to write: "numpy<2"."""
     why: str
     source: str = ""
+    by: str = ""
+    """The package that requires it, if the file does not name it."""
 
 
 @check("GPD658", "image-package-conflict", "image")
@@ -53,8 +55,9 @@ def package_conflict(recipe: Recipe) -> Verdicts:
     ## How it is judged
     The last command that names the package counts, and the matrix says what goes together. With NumPy it is an error
     if the file asks for such a release, and a warning if the command leaves the release open and installs or upgrades
-    nothing else than torch: pip then takes the newest one. Constraints, files that cannot be read and packages that
-    are there already leave it open. Another major of cuDNN is an error, another Triton a warning.
+    nothing else than torch: pip then takes the newest one, also where only torchvision requires it. Constraints,
+    files that cannot be read and packages that are there already leave it open. Another major of cuDNN is an error,
+    another Triton a warning.
 
     ## Fix safety
     The proposed line asks for the release that this torch was built for.
@@ -63,29 +66,43 @@ def package_conflict(recipe: Recipe) -> Verdicts:
         torch = recipe.torch(image)
         if torch is None or not torch.version:
             continue
-        for one in (*_too_new(recipe, image, torch.version), *_of_another_release(recipe, image, torch)):
+        for one in (*_too_new(recipe, image, torch), *_of_another_release(recipe, image, torch)):
             step, name, specifier = image.steps[one.order], one.asked.name, one.asked.specifier
             taken = f"{name}{specifier}" if specifier else f"the newest {name}"
+            taken += f", which {one.by} requires" if one.by else ""
             yield about_line(
                 image, step.command.line, step.command.shown, severity=one.severity,
                 message=f"The command installs {taken}; torch {torch.version} {one.why}.",
                 saw=f"{name}{specifier}",
                 want=one.needed,
-                fixes=(change(f"Ask for {one.needed}", package_line(image, step, one.asked, one.needed)),),
+                fixes=(change(f"Ask for {one.needed}", _line(image, step, one)),),
                 refs=(one.source,) if one.source else (),
             )  # fmt: skip
 
 
-def _too_new(recipe: Recipe, image: Image, torch: str) -> Iterator[_Conflict]:
+def _line(image: Image, step: Step, one: _Conflict) -> str:
+    if one.by and one.asked.file not in ("", step.command.script):
+        return f"{one.asked.file}: below it: {one.needed}"
+    return package_line(image, step, one.asked, one.needed)
+
+
+def _too_new(recipe: Recipe, image: Image, torch: ImageTorch) -> Iterator[_Conflict]:
+    environment = torch.asked.environment if torch.asked is not None else ""
     for row in recipe.matrix.tables.package_conflicts:
-        if row.other != "torch" or not package_matches(row.other_version, torch):
+        if row.other != "torch" or not package_matches(row.other_version, torch.version):
             continue
-        order, asked = _last(image, row.package)
+        by = ""
+        order, asked = _last(image, row.package, environment)
+        for name in row.brought_by if asked is None else ():
+            order, asked = _last(image, name, environment)
+            later = any(installs_unread(image, step) for step in image.steps[order + 1 :])  # may hold it back
+            alone = asked is None or later or "--no-deps" in image.steps[order].pip.flags
+            asked, by = (None, "") if alone or asked is None else (Requirement(row.package, file=asked.file), name)
         if asked is None or (recipe.gpus and asked.exact):
             continue  # the checks of machines tell of a version
         if (severity := _severity(image, row, order, asked)) is not None:
             needed = row.package + row.version.replace(">=", "<")
-            yield _Conflict(order, asked, severity, needed, f"was built for {needed}", row.source)
+            yield _Conflict(order, asked, severity, needed, f"was built for {needed}", row.source, by)
 
 
 def _of_another_release(recipe: Recipe, image: Image, torch: ImageTorch) -> Iterator[_Conflict]:
@@ -99,7 +116,7 @@ def _of_another_release(recipe: Recipe, image: Image, torch: ImageTorch) -> Iter
     needed = {f"nvidia-cudnn-cu{torch.build[2:4]}": (cudnn, 1), "triton": ((triton or "").removeprefix("=="), 2)}
     first = torch.asked.order if torch.asked is not None else -1
     for name, (release, length) in needed.items():
-        order, asked = _last(image, name)
+        order, asked = _last(image, name, "")
         if not release or asked is None or not asked.release or order < first:
             continue
         beside = order == first  # then pip finds no solution, however little they differ
@@ -109,12 +126,18 @@ def _of_another_release(recipe: Recipe, image: Image, torch: ImageTorch) -> Iter
             yield _Conflict(order, asked, severity, f"{name}=={release}", f"requires {name} {release}")
 
 
-def _last(image: Image, package: str) -> tuple[int, Requirement | None]:
-    """The place of the last command that installs a package into the image's own Python, and what it asks for."""
+def _last(image: Image, package: str, environment: str | None) -> tuple[int, Requirement | None]:
+    """The place of the last command that installs a package into an environment, and what it asks for."""
     found: tuple[int, Requirement | None] = -1, None
     for order, step in enumerate(image.steps):
         asked = step.pip.asks_for(package)
-        if asked is None or step.pip.elsewhere or step.command.maybe or step.environment:
+        if (
+            asked is None
+            or step.pip.elsewhere
+            or step.command.maybe
+            or environment is None
+            or step.environment != environment
+        ):
             continue
         if asked.specifier or found[1] is None:  # what is there stays
             found = order, asked

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
+from gpudoctor.dockerfile.frameworks import packages_of
 from gpudoctor.dockerfile.image import Image
 from gpudoctor.dockerfile.image_python import oldest_python, python_of
 from gpudoctor.dockerfile.proposals import (
@@ -14,6 +15,7 @@ from gpudoctor.dockerfile.proposals import (
     index_of,
     install_line,
     nearest_build,
+    package_line,
     torch_finding,
 )
 from gpudoctor.dockerfile.recipe import Recipe, about_line, change
@@ -21,6 +23,7 @@ from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for
 from gpudoctor.dockerfile.torch_wheels import outrun
 from gpudoctor.finding import Finding, Fix
 from gpudoctor.matrix.versions import figures
+from gpudoctor.wheel_tags import misfit
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import TorchBuild
@@ -178,16 +181,18 @@ def _backend_for(image: Image) -> str:
 
 @check("GPD605", "image-no-torch-wheel", "image")
 def no_wheel(recipe: Recipe) -> Verdicts:
-    """No wheel of that torch exists for this image.
+    """No wheel of that torch, or of another framework, exists for this image.
 
     ## Why it matters
-    pip finds nothing, or falls back to an old version; the build of the image fails.
+    pip finds nothing, falls back to an old version, or refuses the file ("not a supported wheel on this platform"):
+    the build of the image fails.
 
     ## How it is judged
     Alpine's musl has no wheels of torch, or of a GPU build of another framework, at all. The base image's tag tells
     its Python, which does not count if the file installs another one. A release that is missing from an index is
     reported if the matrix knows all its builds; it knows none for Intel's GPUs. A constraint of the command may
-    exclude the version that it pins.
+    exclude the version that it pins. Of a wheel that is named by its path or address, its name tells the Python and
+    the platform.
 
     ## Fix safety
     The proposed line names a build that exists.
@@ -202,6 +207,8 @@ def no_wheel(recipe: Recipe) -> Verdicts:
             ):
                 continue
             yield from _missing(recipe, image, asked)
+        yield from _for_another_python(image)
+        yield from _before_this_python(recipe, image)
         if image.facts.musl:
             for one in recipe.frameworks(image):
                 command = one.package.step.command
@@ -211,6 +218,51 @@ def no_wheel(recipe: Recipe) -> Verdicts:
                         image, command.line, command.shown, severity="error", message=text, saw="musl", want="glibc",
                         fixes=(_with_glibc(image),),
                     )  # fmt: skip
+
+
+def _for_another_python(image: Image) -> Iterator[Finding]:
+    """Wheels that commands name by a path or an address, and that pip does not install into this image."""
+    python, (_, _, machine) = python_of(image), image.platform.partition("-")
+    for step in image.steps if python is not None else ():
+        if step.pip.elsewhere or step.command.maybe:
+            continue
+        for word, wheel in step.wheels.items():
+            made_for = misfit(*wheel.tags, python=python or "", machine=machine, musl=image.facts.musl)
+            if made_for:
+                name, tag = word.rpartition("/")[2], f"cp{(python or '').replace('.', '')}"
+                own = made_for.startswith("Python")
+                text = f"{image.place(step.command.line)}: the file whose name says {tag}-{tag}"
+                fixes = (
+                    change(f"Take the wheel for Python {python}", text),
+                    change("Use another Python", image.on_base(f"a base with {made_for}")),
+                )
+                yield about_line(
+                    image, step.command.line, step.command.shown, severity="error",
+                    message=f"{name} is a wheel for {made_for}; {image.base} has "
+                    f"{f'Python {python}' if own else image.platform}: pip refuses it.",
+                    saw=made_for, want=f"Python {python}" if own else image.platform,
+                    fixes=fixes if own else (),
+                )  # fmt: skip
+
+
+def _before_this_python(recipe: Recipe, image: Image) -> Iterator[Finding]:
+    """Exact releases of other frameworks that are older than the first one with wheels for the image's Python."""
+    python = python_of(image) or ""
+    rows = recipe.matrix.tables.frameworks
+    firsts = {name: by_python.get(python, "") for row in rows for name, by_python in row.wheels_from.items()}
+    for one in (one for place in packages_of(image) for one in place):
+        first = firsts.get(one.name, "")
+        if not first or not one.pinned or figures(one.pinned) >= figures(first):
+            continue
+        asked, step = one.requirement, one.step
+        newer = package_line(image, step, asked, f"{one.name}{asked.extras}=={first}")
+        older = image.on_base("a base with an older Python")
+        yield about_line(
+            image, step.command.line, step.command.shown, severity="error",
+            message=f"{one.name} {one.pinned} has no wheel for Python {python}: {first} is the first with one.",
+            saw=f"Python {python}", want=f"{one.name} {first} or newer",
+            fixes=(change(f"Ask for {one.name} {first}", newer), change("Use another Python", older)),
+        )  # fmt: skip
 
 
 def _with_glibc(image: Image) -> Fix:
@@ -258,6 +310,9 @@ def _missing_build(
     recipe: Recipe, image: Image, asked: TorchRequest, rows: list[TorchBuild], wanted: str
 ) -> Iterator[Finding]:
     """The finding where a release has other builds (`rows`) than the wanted one, or no wheel for this Python."""
+    held = recipe.torch(image)
+    if recipe.gpus and held is not None and held.known and held.asked == asked:
+        return  # the checks of machines tell it, with a fix for GPU, driver and Python together
     python = python_of(image)
     if wanted:
         rows_here = [row for row in rows if row.build == wanted]
@@ -270,9 +325,6 @@ def _missing_build(
             )  # fmt: skip
             return
         rows = rows_here or rows
-    held = recipe.torch(image)
-    if recipe.gpus and held is not None and held.known and held.asked == asked:
-        return  # the checks of machines tell it, with a fix for GPU, driver and Python together
     if python is not None and not any(python in row.pythons for row in rows):
         yield _without_python(recipe, image, asked, rows, wanted, python)
     oldest = oldest_python(image) if python is None else None

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from gpudoctor.check import Verdicts, check
 from gpudoctor.dockerfile.image import Image, Step
-from gpudoctor.dockerfile.proposals import keep_torch, package_line, step_of, torch_finding
+from gpudoctor.dockerfile.proposals import companion_lines, keep_torch, package_line, step_of, torch_finding
 from gpudoctor.dockerfile.recipe import Recipe, change
 from gpudoctor.dockerfile.requirements import Requirement
-from gpudoctor.dockerfile.rewriting import TorchIndex
+from gpudoctor.dockerfile.rewriting import TorchIndex, in_place, rewritten
 from gpudoctor.dockerfile.torch_dependents import companion_torch, release_for, required_by, required_torch
 from gpudoctor.dockerfile.torch_requests import TorchRequest, asked_for, configured_from, install_request
+from gpudoctor.dockerfile.torch_wheels import ImageTorch
+from gpudoctor.dockerfile.unreadable_commands import installs_unread
 from gpudoctor.finding import Finding, Fix
+from gpudoctor.frameworks.torch.companions import builds_differ, is_stable_torchaudio
+from gpudoctor.machine.torch import COMPANIONS
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import major_of, package_matches
-
-if TYPE_CHECKING:
-    pass
 
 
 @check("GPD654", "image-package-requires-other-torch", "image")
@@ -36,8 +36,9 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
     A package without a version counts by its newest known release. A torchvision that the base image or a command
     before may have brought stays. It is an error if one command asks for both, a warning if a command replaces a
     torch whose version the file pins, or that of the base image, also where a requirements file asks for that other
-    torch itself. It is also an error if the torchvision of the package index comes to a torch for CPUs, ROCm or
-    another major of CUDA: pip keeps both, and `import torchvision` fails.
+    torch itself. It is also an error if a torchvision or torchaudio comes to a torch for other hardware or another
+    major of CUDA (torchaudio: another CUDA), by its version or by the index of a later command: pip keeps both, and
+    the import fails. So does that of one that stays when a later command installs another torch.
 
     ## Fix safety
     With one torch in all commands nothing is replaced.
@@ -59,6 +60,7 @@ def requires_other_torch(recipe: Recipe) -> Verdicts:
                     (_in_one_command(recipe, image, step, asked, one, torch),), certain=False,
                 )  # fmt: skip
         yield from _of_another_build(recipe, image)
+        yield from _left_behind(recipe, image)
         yield from _asked_again(image)
         for later in required_by(image, recipe.matrix):
             before = [one for one in asked_for(image) if one.order < later.order]
@@ -100,39 +102,91 @@ def _asked_again(image: Image) -> Iterator[Finding]:
 
 
 def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
-    """A torchvision of the package index that is installed beside a torch of another build."""
+    """A torchvision or torchaudio of another build than the image's torch, which pip keeps beside it."""
     held = recipe.torch(image)
-    if held is None or held.asked is None or held.source != "index" or not held.known:
+    if held is None or held.asked is None or not held.known:
         return
-    configured = configured_from(image)
-    for step in image.steps[held.asked.order + 1 :]:
-        asked = step.pip.asks_for("torchvision")
-        if asked is None or step.command.maybe:
+    wrong: list[tuple[Step, TorchRequest, str]] = []
+    for step, asked in _companions_beside(image, held.asked):
+        if step.command.maybe or step.pip.tool not in ("pip", "uv") or step.pip.sourced:
             continue
-        own = install_request(step, step.pip, asked, image, configured)
-        rows = recipe.matrix.torch.builds(image.platform)
-        plain = next((row.build for row in rows if row.origin == "pypi" and row.version == held.version), "")
-        wanted = companion_torch(asked, recipe.matrix)
-        if own.source != "package index" or step.pip.elsewhere or "+" in asked.specifier or not plain:
-            continue
-        if (wanted and not package_matches(wanted, held.version)) or _family(plain) == _family(held.build):
-            continue
-        release = _companion(recipe, held.version, "torchvision")
-        text = f"torchvision=={release}" if release else "torchvision"
-        index = TorchIndex(held.asked.index_url, held.build)
-        fix = change(f"Install the torchvision for {held.build}", package_line(image, step, asked, text, index))
+        own = install_request(step, step.pip, asked, image, configured_from(image))
+        wanted, version = (
+            companion_torch(asked, recipe.matrix),
+            asked.release or _companion(recipe, held.version, asked.name),
+        )
+        build = _build_of(recipe, image, held, own)
+        fits = not wanted or package_matches(wanted, held.version)
+        if fits and builds_differ(recipe.matrix, asked.name, version or "", build, held.build):
+            wrong.append((step, own, build))
+    for step, own, build in wrong:
+        texts = {}
+        for asked in (one.requirement for other, one, _ in wrong if other is step):
+            release = _companion(recipe, held.version, asked.name)
+            local = f"+{held.build}" if "+" in asked.specifier or asked.file else ""
+            texts[asked] = f"{asked.name}=={release}{local}" if release else asked.name
+        name, index = own.requirement.name, TorchIndex(held.asked.index_url, held.build)
+        what = f"The {name} of {'the package index' if own.source == 'package index' else f'line {own.line}'}"
         yield torch_finding(
             image, own, "error",
-            f"The torchvision of the package index is built for {plain}, and torch {held.version} of line "
-            f"{held.line} for {held.build}: `import torchvision` fails.",
-            f"torchvision for {plain}", f"torchvision for {held.build}", (fix,), certain=False,
+            f"{f'{name} {own.requirement.exact}' if own.local else what} is built for {build}, and torch "
+            f"{held.version} of line {held.line} for {held.build}: `import {name}` fails.",
+            f"{name} for {build}", f"{name} for {held.build}",
+            (change(f"Install the {name} for {held.build}", companion_lines(image, step, texts, index)),),
+            certain=False,
         )  # fmt: skip
 
 
-def _family(build: str) -> str:
-    """What torch and torchvision must share: "cpu", "rocm", or the major of CUDA."""
-    cuda = cuda_of(build)
-    return f"CUDA {major_of(cuda)}" if cuda else build.rstrip("0123456789.")
+def _companions_beside(image: Image, torch: TorchRequest) -> Iterable[tuple[Step, Requirement]]:
+    """The last commands that ask for torchvision and torchaudio in the environment of a torch."""
+    last: dict[str, tuple[Step, Requirement]] = {}
+    for step in image.steps:
+        for name in step.command.argv if "uninstall" in step.command.argv else ():
+            last.pop(name, None)
+        for one in step.pip.requirements if not step.pip.elsewhere else ():
+            if one.name in COMPANIONS and step.environment == torch.environment:
+                last[one.name] = step, one
+    return last.values()
+
+
+def _left_behind(recipe: Recipe, image: Image) -> Iterator[Finding]:
+    """A torchvision or torchaudio of an exact version that stays when a later command installs another torch."""
+    held = recipe.torch(image)
+    if held is None or held.asked is None or not held.known or held.asked.by or held.asked.locked:
+        return
+    later, asked = image.steps[held.asked.order], held.asked
+    if "install" not in later.command.argv or installs_unread(image, later):
+        return
+    left = [
+        (step, one, torch)
+        for step, one in _companions_beside(image, asked)
+        if not step.command.maybe and image.steps.index(step) < asked.order
+        if (torch := companion_torch(one, recipe.matrix)) and not package_matches(torch, held.version)
+    ]
+    also = [f"{one.name}=={release}" for _, one, _ in left if (release := _companion(recipe, held.version, one.name))]
+    for step, one, torch in left:
+        text = in_place(image, later.command, rewritten(later, {}, None, also))
+        yield torch_finding(
+            image, asked, "error",
+            f"{one.name} {one.release} of line {step.command.line} requires torch {torch.removeprefix('==')}, and "
+            f"stays when this command installs torch {held.version}: `import {one.name}` fails.",
+            f"{one.name} {one.release}", f"a {one.name} for torch {held.version}",
+            (change(f"Install the {one.name} of that torch with it", text),) if also else (), certain=False,
+        )  # fmt: skip
+
+
+def _build_of(recipe: Recipe, image: Image, held: ImageTorch, own: TorchRequest) -> str:
+    """The build of a torchvision or torchaudio; "" if it is not known. In a command with torch, pip takes both from
+    the same places."""
+    beside = held.asked is not None and own.order <= held.asked.order
+    if own.local or (own.source == "index" and not beside):
+        return own.local or own.build
+    if own.source != "package index" or beside or own.requirement.specifier.startswith("@"):
+        return ""
+    if is_stable_torchaudio(recipe.matrix, own.requirement.name, own.pinned):
+        return ""
+    rows = recipe.matrix.torch.builds(image.platform)
+    return next((row.build for row in rows if row.origin == "pypi" and row.version == held.version), "")
 
 
 def _replacing_the_base(recipe: Recipe, image: Image, later: TorchRequest) -> Iterator[Finding]:

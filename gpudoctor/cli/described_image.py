@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from gpudoctor.dependencies import normalised
 from gpudoctor.dockerfile.cuda_compat import compat_library
 from gpudoctor.dockerfile.frameworks import distributions
 from gpudoctor.dockerfile.image import Image
@@ -14,7 +15,6 @@ from gpudoctor.dockerfile.image_python import python_of
 from gpudoctor.dockerfile.kept_torch import with_the_torch_of_its_base
 from gpudoctor.dockerfile.proposals import install_line, package_line
 from gpudoctor.dockerfile.recipe import Recipe, change, line_of
-from gpudoctor.dockerfile.torch_requests import TorchRequest
 from gpudoctor.engine import judge
 from gpudoctor.finding import (
     Evidence,
@@ -44,9 +44,8 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
     packages = tuple(text for one in recipe.frameworks(image) for text in distributions(one))
     if not torch and not packages and not overrides and not (held is not None and held.asked is None):
         return None
-    packages += (
-        _pinned_beside(image, held.asked, recipe.matrix) if held is not None and held.asked is not None else ()
-    )
+    if held is not None:
+        packages += _pinned_beside(image, held.asked.environment if held.asked else "", recipe.matrix)
     python = python_of(image) or ""
     description = Description(gpus=gpus, driver=driver, torch=torch, packages=packages, python_version=python)
     try:
@@ -62,15 +61,18 @@ def machine_of(recipe: Recipe, image: Image, gpus: tuple[str, ...], driver: str)
     return machine
 
 
-def _pinned_beside(image: Image, torch: TorchRequest, matrix: Matrix) -> tuple[str, ...]:
-    """The exact versions beside torch of the packages of which some do not work with some torch (NumPy 2)."""
+def _pinned_beside(image: Image, environment: str | None, matrix: Matrix) -> tuple[str, ...]:
+    """The exact versions beside torch of the packages of which some do not work with some torch: NumPy 2, and those
+    of wheel files, whose names may tell the torch that they were compiled for."""
     names = {row.package for row in matrix.tables.package_conflicts}
     asked: dict[str, str] = {}
     for step in image.steps:
-        ours = not step.pip.elsewhere and step.environment == torch.environment
-        for one in step.pip.requirements if ours else ():
-            if one.name in names:
-                asked[one.name] = "" if step.command.maybe else one.exact
+        if step.pip.elsewhere or step.environment != environment:
+            continue
+        exact = {one.name: one.exact for one in step.pip.requirements if one.name in names}
+        files = {normalised(one.name): one.version for one in step.wheels.values()}
+        exact |= {name: version for name, version in files.items() if name != "torch"}
+        asked |= {name: "" if step.command.maybe else version for name, version in exact.items()}
     return tuple(f"{name}=={exact}" for name, exact in asked.items() if exact)
 
 
@@ -208,4 +210,6 @@ def _change_torch(recipe: Recipe, image: Image, line: int, remedy: ReplaceTorch,
         text = image.on_base(f"an image with torch {build}")
         return change(f"Use a base image with torch {build}", text, *also)
     text = install_line(recipe, image, line, remedy.version, remedy.build, remedy.index_url, remedy.extra)
-    return change(f"Install torch {build}", text, *also)
+    asked = held.asked if held is not None else None
+    declared = asked is not None and asked.tool == "pixi" and asked.channel and remedy.build.startswith("cu")
+    return change("Tell pixi which CUDA there will be" if declared else f"Install torch {build}", text, *also)

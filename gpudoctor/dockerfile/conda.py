@@ -33,6 +33,8 @@ _TORCHES = {
     "torchvision": "torchvision",
     "torchaudio": "torchaudio",
 }
+_BESIDE_TORCH = ("numpy",)
+"""Packages of the same name in conda, of which not every release works with every torch."""
 _FOR_CUDA = re.compile(r"pytorch-gpu|cuda|\bgpu|\*$")
 """A build of conda-forge that its spec asks for, or may ask for."""
 _BRINGS_TORCH = re.compile(r"torch|lightning|fastai|timm|accelerate|transformers")
@@ -78,7 +80,10 @@ def conda_installs(command: Command, read: Read, bounds: Bounds, machine: str) -
     channel = next((_channel(spec, channels) for spec in torches if spec.name.startswith("pytorch")), "")
     install = PipInstall(
         tool="conda",
-        requirements=tuple(Requirement(_TORCHES[one.name], one.specifier, file=one.place) for one in torches),
+        requirements=tuple(
+            Requirement(_TORCHES.get(one.name, one.name), one.specifier, file=one.place)
+            for one in (*torches, *(one for one in specs if torches and one.name in _BESIDE_TORCH))
+        ),
         backend=_build(specs, channels),
         flags=flags,
         incomplete=incomplete,

@@ -12,6 +12,7 @@ from gpudoctor.dockerfile.commands import Command
 from gpudoctor.dockerfile.definitions import Definitions
 from gpudoctor.dockerfile.installs import NOTHING, PipInstall
 from gpudoctor.dockerfile.scripts import Script
+from gpudoctor.wheel_tags import WheelFile, wheel_file
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import BaseImage
@@ -79,6 +80,13 @@ class Step(Struct, frozen=True):
     def installs(self) -> bool:
         """Whether it is a command of pip, uv, poetry or conda that installs something."""
         return bool(self.pip.tool)
+
+    @property
+    def wheels(self) -> dict[str, WheelFile]:
+        """The wheel files that it installs by pip or uv, by their paths or addresses."""
+        words = self.command.argv[1:] if self.pip.tool in ("pip", "uv") else ()
+        files = (one.specifier.lstrip("@ ") for one in self.pip.requirements if one.specifier.startswith("@"))
+        return {word: wheel for word in (*words, *files) if (wheel := wheel_file(word)) is not None}
 
     @property
     def brings_torch(self) -> bool:

@@ -25,6 +25,7 @@ from gpudoctor.dockerfile.other_locks import (
 )
 from gpudoctor.dockerfile.projects import Choice
 from gpudoctor.dockerfile.requirements import Read, Requirement, RequirementCollector
+from gpudoctor.dockerfile.variables import OF_THE_MACHINE, OVERRIDE_CUDA
 from gpudoctor.frameworks.package_spec import PACKAGE_INDEX
 
 _FOLDER = ("--project", "--directory", "-C", "-P", "--manifest-path")
@@ -94,7 +95,7 @@ def project_install(
     if text is None and call.tool in ("uv", "poetry", "pdm"):
         return _unlocked(command, call, RequirementCollector(read, bounds, machine, call.choice))
     if call.tool in ("pdm", "pipenv", "pixi"):
-        return _of_others(call, text, path, read, machine)
+        return _of_others(command, call, text, path, read, machine)
     assert text is not None
     if call.tool == "uv":
         torch = _of_uv(_read(text), call, machine)
@@ -110,7 +111,9 @@ def project_install(
     return PipInstall(call.tool, (requirement,), index_urls=urls, locked=True)
 
 
-def _of_others(call: _Call, text: str | None, path: str, read: Read, machine: str) -> PipInstall | None:
+def _of_others(
+    command: Command, call: _Call, text: str | None, path: str, read: Read, machine: str
+) -> PipInstall | None:
     """What pdm, pipenv or pixi install: the torch of the lock file, or of a Pipfile or pixi.toml without one."""
     development = call.choice.development
     torch: LockedTorch | None = None
@@ -124,9 +127,12 @@ def _of_others(call: _Call, text: str | None, path: str, read: Read, machine: st
         manifest = read(path) or ""
         pixi = call.tool == "pixi"
         torch = of_pixi_manifest(manifest, call.environment, machine) if pixi else of_pipfile(manifest, development)
-    if torch is None:
+    overridden = command.variables.get(OVERRIDE_CUDA) not in (None, "", OF_THE_MACHINE)
+    if torch is None or (torch.of_conda and text is None and overridden):
         return None
     requirements = requirements_of(torch, read.shown(path))
+    if torch.of_conda:
+        return PipInstall(call.tool, requirements, backend="cpu", channel="conda-forge", locked=text is not None)
     urls = () if torch.index.rstrip("/") in ("", PACKAGE_INDEX) else (torch.index,)
     locked = text is not None
     return PipInstall(call.tool, requirements, index_urls=urls, locked=locked)

@@ -20,6 +20,7 @@ _WHEEL = re.compile(
 )
 _ENTRY = re.compile(r'\s*"?torch"?\s*[:=]')
 _INDEX = re.compile(r"https?://\S*/whl/")
+_CONDA_WHEEL = re.compile(r"      - conda: \S+/conda-forge/[\w-]+/pytorch-(?P<version>[\d.]+)-cpu_\S+")
 _PLATFORMS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 
 
@@ -31,6 +32,8 @@ class LockedTorch(Struct, frozen=True):
     index: str = ""
     companions: tuple[tuple[str, str], ...] = ()
     """torchvision and torchaudio beside it, with what the file requires of them."""
+    of_conda: bool = False
+    """Whether it is a build of conda-forge for CPUs."""
 
 
 def of_pdm(blocks: dict[str, list[tuple[int, str]]], project: str | None) -> LockedTorch | None:
@@ -122,7 +125,7 @@ def _version(entry: Any) -> str | None:
 
 
 def of_pixi(text: str, environment: str, machine: str) -> LockedTorch | None:
-    """The torch that pip's packages of an environment have in a pixi.lock; one of conda-forge is not read."""
+    """The torch that pip's packages of an environment have in a pixi.lock, or a build of conda-forge for CPUs."""
     name = platform = ""
     for number, line in enumerate(text.splitlines(), start=1):
         if opened := re.fullmatch(r"  ([\w-]+):", line):
@@ -135,11 +138,15 @@ def of_pixi(text: str, environment: str, machine: str) -> LockedTorch | None:
         wanted = platform == _PLATFORMS.get(machine)
         if wheel is not None and name == environment and wanted:
             return LockedTorch(f"=={unquote(wheel['version'])}", number, wheel["index"] or "")
+        of_conda = _CONDA_WHEEL.match(line)
+        if of_conda is not None and name == environment and wanted:
+            return LockedTorch(f"=={of_conda['version']}", number, of_conda=True)
     return None
 
 
 def of_pixi_manifest(text: str, environment: str, machine: str) -> LockedTorch | None:
-    """The torch that a pixi.toml takes from an index of pip for an environment; one of conda-forge is not read."""
+    """The torch that a pixi.toml takes from an index of pip for an environment, or from conda-forge: where the file
+    declares no CUDA, pixi takes a build for CPUs."""
     try:
         document = read_toml(text)
     except TomlError:
@@ -155,10 +162,30 @@ def of_pixi_manifest(text: str, environment: str, machine: str) -> LockedTorch |
     parts = [one for part in parts for one in (_table(_table(part, "target"), platform), part)]
     indexes = (_table(part, "pypi-options").get("index-url") for part in parts)
     tables = [part.get("pypi-dependencies") for part in parts]
+    if (of_conda := _of_conda_forge(text, document, parts)) is not None:
+        return of_conda
     found = _of_tables(text, tables, {"": next((url for url in indexes if isinstance(url, str)), "")})
     entry = next((table["torch"] for table in tables if isinstance(table, dict) and "torch" in table), None)
     index = entry.get("index") if isinstance(entry, dict) else None
     return replace(found, index=index) if found is not None and isinstance(index, str) else found
+
+
+def _of_conda_forge(text: str, document: dict[str, Any], parts: list[dict[str, Any]]) -> LockedTorch | None:
+    """The torch of conda-forge, where no part of an environment and no platform declares CUDA."""
+    workspace = _table(document, "workspace") or _table(document, "project")
+    channels, platforms = workspace.get("channels"), workspace.get("platforms")
+    spec = next((table["pytorch"] for part in parts if "pytorch" in (table := _table(part, "dependencies"))), None)
+    version = spec.get("version") if isinstance(spec, dict) and not {"build", "channel"} & spec.keys() else spec
+    if not isinstance(version, str) or channels != ["conda-forge"]:
+        return None
+    rich = platforms if isinstance(platforms, list) else []
+    if any("cuda" in one for one in rich if isinstance(one, dict)):
+        return None
+    if any("cuda" in _table(part, "system-requirements") for part in parts):
+        return None
+    lines = (number for number, line in enumerate(text.splitlines(), start=1) if re.match(r"\s*pytorch\s*=", line))
+    specifier = "" if version == "*" else version if version[:1] in "<>=!~" else f"=={version}"
+    return LockedTorch(specifier, next(lines, 1), of_conda=True)
 
 
 def requirements_of(torch: LockedTorch, path: str) -> tuple[Requirement, ...]:

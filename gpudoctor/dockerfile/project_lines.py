@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from gpudoctor.frameworks.package_spec import PackageSpec
 
@@ -10,7 +10,7 @@ _FILES = {"uv": "pyproject.toml", "pdm": "pyproject.toml", "pipenv": "Pipfile", 
 _LOCKS = {"uv": "uv lock", "pdm": "pdm lock", "pipenv": "pipenv lock", "pixi": "pixi lock"}
 _UV = """
 [tool.uv.sources]
-torch = {{ index = "torch-{build}" }}
+{sources}
 [[tool.uv.index]]
 name = "torch-{build}"
 url = "{url}"
@@ -30,7 +30,7 @@ in [packages]:"""
 
 
 def project_lines(
-    tool: str, version: str, build: str, url: str, wanted: Iterable[PackageSpec], locked: bool, sourced: bool = False
+    tool: str, version: str, build: str, url: str, wanted: Sequence[PackageSpec], locked: bool, sourced: bool = False
 ) -> list[str]:
     """The lines for uv, pdm, pipenv or pixi. `wanted` are torch and its companions; `sourced`: the file has sources
     of torch."""
@@ -49,7 +49,9 @@ def project_lines(
     else:
         texts = ", ".join(f'"{one.text}"' for one in wanted)
         names = ", ".join(f'"{one.name}"' for one in wanted)
-        lines = (_UV if tool == "uv" else _PDM).format(build=build, url=url, texts=texts, names=names).split("\n")
+        own = {"build": build, "url": url, "texts": texts, "names": names}
+        own["sources"] = "\n".join(f'{one.name} = {{ index = "torch-{build}" }}' for one in wanted)
+        lines = (_UV if tool == "uv" else _PDM).format(**own).split("\n")
     return [heading, *lines]
 
 

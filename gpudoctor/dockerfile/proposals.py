@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os.path
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -82,6 +82,10 @@ def install_line(recipe: Recipe, image: Image, line: int, version: str, build: s
         source = f"poetry source add --priority explicit torch-{build} {url} && " if url else ""
         return f"{place}: {source}poetry add {f'--source torch-{build} ' if url else ''}{quoted(wanted)}"
     if tool in ("pdm", "pipenv", "pixi") or (file in ("uv.lock", "pyproject.toml") and tool == "uv"):
+        if step is not None and step.pip.channel and cuda_of(build):  # pixi then takes conda-forge's build for it
+            locked = ", and run `pixi lock`" if file.endswith(".lock") else ""
+            option = f'cuda = "{major_of(cuda_of(build))}"'
+            return f"{image.place(line)}: in pixi.toml below [system-requirements]: {option}{locked}"
         sourced = step is not None and step.pip.sourced
         first, *rest = project_lines(tool, version, build, url, wanted, file.endswith(".lock"), sourced)
         return "\n".join((f"{image.place(line)}: {first}", *rest))
@@ -111,10 +115,23 @@ def _beside(
     if rocm and pins_torch(name, recipe.matrix):
         return f"{place}: leave out {name}, or install its ROCm build, for {texts['torch']}"
     if name not in texts and asked.requirement.specifier:
-        return f"{place}: another release of {asked.by}, for {texts['torch']}"
+        version = wanted[0].spec.strip("=").partition("+")[0]
+        if not (release := release_for(name, version, recipe.matrix)):
+            return f"{place}: another release of {asked.by}, for {texts['torch']}"
+        return _before(image, step, asked.requirement, texts["torch"], f"{name}=={release}", index)
     there = {one for one in texts if (found := step.pip.asks_for(one)) and not found.file}
     also = [text for one, text in texts.items() if one not in there]
     return in_place(image, step.command, rewritten(step, {one: texts[one] for one in there}, index, also))
+
+
+def _before(image: Image, step: Step, asked: Requirement, torch: str, package: str, index: TorchIndex) -> str:
+    """What to write where the index of torch does not have the package that brings torch: torch comes first."""
+    if asked.file and asked.file != step.command.script:
+        lines = companion_lines(image, step, {asked: package}, index)
+        return f"{lines}\n{asked.file}: below it: {torch}"
+    option = ("--index-url", index.url) if index.url else ()
+    first = " ".join((*install_words(step), *option, torch))
+    return in_place(image, step.command, f"{first} && {rewritten(step, {package.partition('=')[0]: package})}")
 
 
 def step_of(image: Image, line: int, name: str) -> tuple[Step, Requirement]:
@@ -219,6 +236,23 @@ def package_line(image: Image, step: Step, asked: Requirement, package: str, ind
     written = f"'{package}'" if set(package) & set("[]<>*") else package
     new = rewritten(step, {asked.name: written}, index)
     return in_place(image, step.command, new if written in new.split() else f"{new} {written}")
+
+
+def companion_lines(image: Image, step: Step, wanted: Mapping[Requirement, str], index: TorchIndex) -> str:
+    """The lines that take packages of one command from the index of a torch, or from the package index, where the
+    file asks for them."""
+    texts = {asked.name: text for asked, text in wanted.items() if asked.file in ("", step.command.script)}
+    lines = [in_place(image, step.command, rewritten(step, texts, index))] if texts else []
+    urls = (*step.pip.extra_urls, *step.pip.index_urls)
+    for asked, text in wanted.items():
+        if asked.name not in texts:
+            file = asked.file.rpartition(":")[0]
+            lines += (
+                [f"{file}:1: above it: --extra-index-url {index.url}"] if index.url and index.url not in urls else []
+            )
+            lines += [f"{file}: leave out {url}" for url in urls if not index.url and build_of_index(url)]
+            lines.append(f"{asked.file}: {text}")
+    return "\n".join(dict.fromkeys(lines))
 
 
 def keep_torch(image: Image, asked: TorchRequest, version: str) -> Fix:

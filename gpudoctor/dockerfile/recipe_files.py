@@ -21,7 +21,7 @@ from gpudoctor.dockerfile.other_files import installing, other_kind
 from gpudoctor.dockerfile.recipe import RecipeService
 from gpudoctor.dockerfile.stages import read_dockerfile
 from gpudoctor.dockerfile.syntax import RecipeError
-from gpudoctor.dockerfile.variables import OVERRIDE_CUDA
+from gpudoctor.dockerfile.variables import OF_THE_MACHINE, OVERRIDE_CUDA
 from gpudoctor.host import InputError
 from gpudoctor.host.input_file import read_given, read_input
 from gpudoctor.matrix.rows import BaseImage
@@ -201,7 +201,7 @@ class _Reader:
             return None
         later = Later(_place(file), ((0, command),), self._context(folder))
         with _named(file):
-            text = f"FROM scratch\nENV {OVERRIDE_CUDA}=machine"
+            text = f"FROM scratch\nENV {OVERRIDE_CUDA}={OF_THE_MACHINE}"
             found = read_dockerfile(_place(file), text, self._matrix, later.read, bounds=self._bounds, later=later)
         if command.startswith("bash ") and not any(step.installs for step in found.steps):
             return None  # a script that installs nothing that is read

@@ -101,7 +101,10 @@ class RequirementCollector:
         """A word of the command: a requirement, a project, or an address. `alone`: without what that requires."""
         if alone and requirement(word) is None:
             return
-        if re.match(r"(\.{1,2})?/|\.{1,2}(\[|$)|[\w.-]+/(?!.*\.whl$)", word) and "://" not in word.partition("[")[0]:
+        if (
+            re.match(r"(?!.*\.whl$)((\.{1,2})?/|\.{1,2}(\[|$)|[\w.-]+/)", word)
+            and "://" not in word.partition("[")[0]
+        ):
             folder, _, extras = word.removesuffix("]").partition("[")
             own = tuple(one.strip() for one in extras.split(",") if one.strip())
             path = os.path.normpath(os.path.join(folder, "pyproject.toml"))

@@ -130,7 +130,7 @@ def _source(
 ) -> tuple[Source, str, str]:
     """Where a requirement of torch comes from: (source, url of torch's index, the build that it has). `as_pip`: the
     newest version of all indexes is taken."""
-    if install.tool == "conda":
+    if install.tool == "conda" or install.channel:
         return "elsewhere", "", install.backend
     if requirement.specifier.startswith("@"):
         wheel = re.search(r"/whl/(?:nightly/|test/)?([a-z]+[\d.]*)/torch-", requirement.specifier)

@@ -47,7 +47,8 @@ def installed_by(image: Image, matrix: Matrix, asked: TorchRequest) -> ImageTorc
     """The torch that one command installs, as far as gpudoctor can tell."""
     build = asked.local or asked.build
     if wheel := torch_wheel(asked.requirement.specifier.lstrip("@ ")):
-        return ImageTorch(wheel.partition("+")[0], build, asked.line, asked.source, asked)
+        version, _, local = wheel.partition("+")
+        return ImageTorch(version, build or local, asked.line, asked.source, asked)
     python = python_of(image)
     specifier = asked.requirement.specifier
     if asked.tool == "conda" and asked.channel != "conda-forge":

@@ -58,6 +58,8 @@ HIDING: dict[str, tuple[str, ...]] = {
 
 OVERRIDE_CUDA = "CONDA_OVERRIDE_CUDA"
 """Tells conda which CUDA the driver will support."""
+OF_THE_MACHINE = "machine"
+"""Its value for a list of packages: conda runs where the driver is. What pixi takes only its manifest tells."""
 
 OF_PROGRAMS = (*VISIBILITY, "HSA_OVERRIDE_GFX_VERSION", "LD_LIBRARY_PATH", "PYTHONHOME", "PYTHONPATH")
 """Variables that decide what a started program sees, and that start scripts set."""

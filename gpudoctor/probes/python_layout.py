@@ -16,6 +16,7 @@ from msgspec import Struct, field
 
 from gpudoctor.host import Host, InputError
 from gpudoctor.machine import EnvironmentKind
+from gpudoctor.matrix.versions import figures
 
 _PYTHON_NAME = r"(?:python|pypy)(?:\d+(?:\.\d+)*t?)?$"
 _VERSIONED = r"python(\d+\.\d+t?)$"
@@ -26,6 +27,7 @@ _TOOL_MARKS = ("uv-receipt.toml", "pipx_metadata.json")
 _LIBS = ("lib", "lib64")
 _SHEBANG = r"""#!\s*(/\S+/python[\w.]*)|#!/bin/sh\n'''exec' "?(/[^"\n]+/python[\w.]*)"""
 """The line that names the interpreter; the second form is for long paths, and those with spaces."""
+_VERSION_FILE_LIMIT = 4096
 _LAYERS = "_uv_ephemeral_overlay.pth"
 _LAYER = r"""site\.addsitedir\((?:__import__\("os"\)\.fsdecode\(b)?"(/[^"\\]+)\""""
 
@@ -51,13 +53,13 @@ def find_layout(host: Host, python: str | None, environ: Mapping[str, str]) -> L
     """The layout of `python`, or of the host's active environment; None if a host has no Python. Raises InputError if
     `python` is no Python environment."""
     if python is not None:
-        return _given_layout(host, python)
+        return _given_layout(host, python, environ)
     return next((layout for path in _active(host, environ) if (layout := layout_of(host, path))), None)
 
 
-def _given_layout(host: Host, given: str) -> Layout:
+def _given_layout(host: Host, given: str, environ: Mapping[str, str]) -> Layout:
     path = posixpath.abspath(posixpath.expanduser(given))
-    layout = layout_of(host, path)
+    layout = layout_of(host, behind_shim(host, path, environ) or path)
     if layout is not None:
         return layout
     inner = posixpath.join(path, ".venv")
@@ -65,6 +67,11 @@ def _given_layout(host: Host, given: str) -> Layout:
         raise InputError(f"--python {given}: a folder with an environment in it; name {inner}")
     if not host.exists(path):
         raise InputError(f"--python {given}: no such file or folder")
+    if versions := _wanted_of_pyenv(host, path, environ):
+        raise InputError(
+            f"--python {given}: a shim of pyenv, which has no {posixpath.basename(path)} in "
+            f"{' or '.join(versions)}; `pyenv versions` lists what it has"
+        )
     raise InputError(f"--python {given}: not an interpreter, a venv or a conda prefix")
 
 
@@ -143,17 +150,39 @@ def _on_path(host: Host, environ: Mapping[str, str]) -> Iterator[str]:
 
 
 def behind_shim(host: Host, path: str, environ: Mapping[str, str]) -> str | None:
-    """The interpreter that a pyenv shim would start: PYENV_VERSION, else the global version file."""
+    """The interpreter that a shim of pyenv starts; None for another file, or if pyenv has none of its versions."""
+    root, name = posixpath.dirname(posixpath.dirname(path)), posixpath.basename(path)
+    for version in _wanted_of_pyenv(host, path, environ):
+        there = host.names(posixpath.join(root, "versions")).value or ()
+        newest = max((one for one in there if one.startswith(f"{version}.")), key=figures, default="")
+        for one in (version, newest):
+            real = posixpath.join(root, "versions", one, "bin", name)
+            if one and host.exists(real):
+                return real
+    return None
+
+
+def _wanted_of_pyenv(host: Host, path: str, environ: Mapping[str, str]) -> list[str]:
+    """The versions that a shim of pyenv chooses from: those of the variable, of the working folder or one above it,
+    or of all folders. Empty for another file."""
     folder = posixpath.dirname(path)
     if posixpath.basename(folder) != "shims":
-        return None
-    root = posixpath.dirname(folder)
-    wanted = environ.get("PYENV_VERSION") or host.text(posixpath.join(root, "version")).value or ""
-    for version in re.split(r"[:\s]+", wanted):
-        real = posixpath.join(root, "versions", version, "bin/python3")
-        if version and version != "system" and "/" not in version and host.exists(real):
-            return real
-    return None
+        return []
+    files = [posixpath.join(one, ".python-version") for one in (_above_working_folder() if host.live else ())]
+    files.append(posixpath.join(posixpath.dirname(folder), "version"))
+    texts = (environ.get("PYENV_VERSION"), *(host.text(file, _VERSION_FILE_LIMIT).value for file in files))
+    wanted = next(filter(None, texts), "")
+    return [one for one in re.split(r"[:\s]+", wanted) if one and one != "system" and "/" not in one]
+
+
+def _above_working_folder() -> Iterator[str]:
+    try:
+        folder = os.getcwd()
+    except OSError:  # it is gone
+        return
+    while folder not in ("", "/"):
+        yield folder
+        folder = posixpath.dirname(folder)
 
 
 def layout_of(host: Host, path: str) -> Layout | None:

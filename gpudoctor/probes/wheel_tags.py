@@ -9,25 +9,18 @@ from __future__ import annotations
 import posixpath
 import re
 from collections.abc import Collection
-from functools import lru_cache
 
 from msgspec.structs import replace
 
 from gpudoctor.host import Host
 from gpudoctor.machine import Distribution
-from gpudoctor.matrix.versions import figures
 from gpudoctor.probes.file_owner import Program, extension_python
 from gpudoctor.probes.python_layout import Layout
 from gpudoctor.probes.record import read_record
+from gpudoctor.wheel_tags import misfit
 
-_LIBRARIES = {"many": "Linux with glibc", "musl": "Linux with musl (Alpine)"}
-"""The C library that a tag of Linux stands for."""
 _WHEEL_LIMIT = 64 << 10
 _MOST_TAGS = 500
-_CPYTHON = r"cp(\d)(\d+)"
-_LINUX = r"(many|musl)?linux(?:\d+|_\d+_\d+)?_(\w+)"
-_ARCHS = {"i686": "i386", "armv6l": "32-bit ARM", "armv7l": "32-bit ARM", "ppc64": "ppc64le"}
-"""What `machine_of` calls them, where that is another name."""
 
 
 def with_their_wheels(
@@ -66,7 +59,8 @@ def _made_for(host: Host, distribution: Distribution, tags: list[str], python: s
     """What its wheel is for; "" where that is this Python, or nothing tells. Some distributions build one package for
     several Pythons, and record no files: the tags are those of the last."""
     parts = [tag.split("-") for tag in tags]
-    wrong = [_misfit(*tag, python=python, program=program) for tag in parts if len(tag) == 3]
+    machine, musl = program.machine, program.musl
+    wrong = [misfit(*tag, python=python, machine=machine, musl=musl) for tag in parts if len(tag) == 3]
     if not wrong or not all(wrong):
         return ""
     record = read_record(host, distribution.path)
@@ -75,37 +69,3 @@ def _made_for(host: Host, distribution: Distribution, tags: list[str], python: s
     libraries = [path.decode("utf-8", "replace") for path, _ in record.libraries]
     loaded = any(extension_python(path) == python for path in libraries)
     return "" if loaded and wrong[0].startswith("Python") else wrong[0]
-
-
-@lru_cache(maxsize=256)  # most packages have the same few tags
-def _misfit(python_tag: str, abi: str, platforms: str, *, python: str, program: Program) -> str:
-    """What one tag is for, if that is not this Python on this machine. A tag may join several with dots."""
-    others = [_other_platform(one, program) for one in platforms.split(".")]
-    if all(others):
-        return others[0]
-    named = [re.fullmatch(_CPYTHON, one) for one in python_tag.split(".")]
-    if abi in ("none", "") or not named[0] or not all(named):
-        return ""  # for every Python, or for PyPy
-    least = min((int(one[1]), int(one[2])) for one in named if one)
-    free_threaded, own = python.endswith("t"), figures(python.removesuffix("t"))
-    if abi == "abi3":
-        return f"Python {least[0]}.{least[1]} and newer" if own < least else ""
-    matches = [f"{one[1]}.{one[2]}{'t' if abi.endswith('t') else ''}" for one in named if one]
-    return "" if python in matches and abi.endswith("t") == free_threaded else f"Python {matches[0]}"
-
-
-def _other_platform(tag: str, program: Program) -> str:
-    """The platform that a tag names, if it is not this one."""
-    if tag == "any":
-        return ""
-    if tag.startswith(("macosx", "ios")):
-        return "macOS"
-    if tag.startswith("win"):
-        return "Windows"
-    found = re.fullmatch(_LINUX, tag)
-    if found is None or not program.machine:
-        return ""
-    library, processor = found.groups()
-    if _ARCHS.get(processor, processor) != program.machine:
-        return processor
-    return _LIBRARIES[library] if library and (library == "musl") != program.musl else ""

@@ -15,6 +15,7 @@ from gpudoctor.situation.installer import refusal
 
 if TYPE_CHECKING:
     from gpudoctor.frameworks.torch.candidates import Choice
+    from gpudoctor.matrix.questions import Matrix
     from gpudoctor.matrix.rows import Companion
 
 Together = tuple[tuple[str, str], ...]
@@ -114,25 +115,30 @@ def _is_a_wheel_of_the_index(installed: Distribution) -> bool:
 
 def _other_build(situation: Situation, torch: Torch, installed: Distribution) -> str | None:
     """Why a companion of the right version is a build for other hardware; None if it is not, or unknown."""
+    matrix, label = situation.matrix, local_version(installed.version)
+    if not label and not is_stable_torchaudio(matrix, installed.name, installed.version):
+        label = _index_build(situation, torch, installed) or ""
+    if not builds_differ(matrix, installed.name, installed.version, label, torch.build or ""):
+        return None
+    return f"it is a build for {label}, torch one for {torch.build}"
+
+
+def builds_differ(matrix: Matrix, name: str, version: str, theirs: str, ours: str) -> bool:
+    """Whether a torchvision or torchaudio of a build ("cu126") does not work beside a torch of another one."""
     # A stable ABI holds for other releases of torch, not for other hardware: torchvision's library needs CUDA's
     # runtime of its build. torchaudio has no code for GPUs, but compares the CUDA that it was compiled with.
-    exact = installed.name == "torchaudio" and figures(public_version(installed.version)) >= (2,)
-    stable = exact and _has_stable_abi(situation, installed)
-    label, own = local_version(installed.version), torch.build or ""
-    if stable and not label:
-        return None
-    if not label:
-        label = _index_build(situation, torch, installed) or ""
-    theirs, ours = _kind(label, exact), _kind(own, exact)
-    if theirs is None or ours is None or theirs == ours or (stable and (theirs[0], ours[0]) != ("cuda", "cuda")):
-        return None
-    return f"it is a build for {label}, torch one for {own}"
+    exact = name == "torchaudio" and figures(public_version(version)) >= (2,)
+    one, other = _kind(theirs, exact), _kind(ours, exact)
+    if one is None or other is None or one == other:
+        return False
+    return not is_stable_torchaudio(matrix, name, version) or (one[0], other[0]) == ("cuda", "cuda")
 
 
-def _has_stable_abi(situation: Situation, installed: Distribution) -> bool:
+def is_stable_torchaudio(matrix: Matrix, name: str, version: str) -> bool:
+    """Whether it is a torchaudio that works with later releases of torch, of whatever build where it names none."""
     return any(
-        row.package == installed.name and figures(public_version(installed.version)) >= figures(row.version)
-        for row in situation.matrix.tables.stable_companions
+        row.package == name == "torchaudio" and figures(public_version(version)) >= figures(row.version)
+        for row in matrix.tables.stable_companions
     )
 
 

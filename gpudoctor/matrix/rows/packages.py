@@ -54,6 +54,8 @@ class Framework(Row, frozen=True, kw_only=True):
     """What it is installed for: GPU work alone; GPU work as a rule; or often CPU work beside other things."""
     cpu: str = ""
     """The distribution to install where no GPU is; empty: it has no CPU build."""
+    wheels_from: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Of its packages, the first release with wheels for a Python; older ones have none for it."""
     extras: dict[str, str] = field(default_factory=dict)
     """The extras for GPUs that it has or had, with the specifier of the releases that do; empty: unknown."""
     for_gpus: str = ""
@@ -286,6 +288,8 @@ class PackageConflict(Row, frozen=True, kw_only=True):
     other: str
     other_version: str
     slug: str
+    brought_by: tuple[str, ...] = ()
+    """Packages that require it, and any release of it will do for them."""
 
 
 class RequirementUse(Row, frozen=True, kw_only=True):
