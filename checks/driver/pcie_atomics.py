@@ -10,7 +10,8 @@ from gpudoctor.machine import Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
-from gpudoctor.situation.no_kernel_driver import names_gpu, without_kfd, worthwhile
+from gpudoctor.situation.no_kernel_driver import names_gpu, without_kfd
+from gpudoctor.situation.working_gpus import worthwhile
 
 
 @check("GPD106", "amd-pcie-atomics", "driver")
