@@ -9,6 +9,7 @@ from gpudoctor.plain_text import TO_BE_SURE
 from gpudoctor.render.headline import computed_on_gpu, is_described, other_frameworks, usable
 from gpudoctor.render.lines import Line
 from gpudoctor.render.steps import command_line
+from gpudoctor.situation.batch_job import submits_to
 from gpudoctor.step import ManualStep
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ _CHOOSING = ("--python", "--env", "--matrix")
 _TAKES = {"snapshot": ("--python", "--root", "--env"), "smoke": ("--python", "--env", "--matrix")}
 """The options that choose a machine, of those that a command takes; no row: all but what is installed there."""
 _INSTALLED = ("--torch", "--package", "--error")
+
+_IN_A_JOB = {"slurm": ("srun", "--gres=gpu:1"), "lsf": ("bsub", "-Is", "-gpu", "num=1")}
+"""What starts a command in a job with a GPU, and shows what it prints."""
 
 _FOREIGN = "GPD914"
 """Says that a text is from a system which gpudoctor does not examine."""
@@ -60,6 +64,12 @@ def _next(report: Report, look: ReportStyle) -> Advice:
     first = next((finding for finding in report.findings if finding.severity != "note"), None)
     if look.about == "image":
         return _after_image(first, look.again)
+    if first is not None and first.slug != "no-gpu":
+        return _after_problem(first, report, look)
+    if batch_system := submits_to(report.machine):
+        command = (*_IN_A_JOB.get(batch_system, ()), *_THERE)
+        again = (*look.again, *look.require) if report.subject.kind == "machine" else ()
+        return "GPUs are in the machines that run the jobs: check there.", (*command, *again)
     if first is not None:
         return _after_problem(first, report, look)
     if report.machine.text.foreign:
