@@ -624,3 +624,10 @@ def test_a_scan_breaks_no_word_and_indents_what_goes_on(tmp_path: Path):
 )
 def test_what_only_tells_ends_with_the_command_to_type_too(command: str, last: str):
     assert invoked(*command.split()).stdout.splitlines()[-1] == f"Next: {last}"
+
+
+def test_a_gpu_build_without_a_gpu_is_led_to_the_build_for_the_cpu(tmp_path: Path):
+    host = Host(tmp_path).ubuntu().torch("2.9.1+cu128")
+    assert host.run().stdout.splitlines()[-1].startswith("Next: gpudoctor recommend --root ")
+    assert "recommend" not in host.run("--require", "gpu>=1").stdout.splitlines()[-1]
+    assert "recommend" not in host.node("/dev/nvidia0", "EIO").run().stdout.splitlines()[-1]  # it is there, and dead

@@ -10,6 +10,7 @@ from msgspec import Struct
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Device, Evidence, Finding, Fix, Manual, NotJudged, by_hand
 from gpudoctor.machine import DeviceNode, Gpu
+from gpudoctor.plain_text import NO_USABLE_GPU
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, run_in_a_job, submits_to
 from gpudoctor.situation.device_nodes import dead_nodes
@@ -182,7 +183,7 @@ def _none(situation: Situation) -> _Lack:
     text = f"Run this on {other}{instead}"
     return _Lack(
         but="none of this machine's GPUs can be used." if gpus else "this machine has no NVIDIA or AMD GPU.",
-        saw="no usable GPU",
+        saw=NO_USABLE_GPU,
         fix=by_hand(text, f"{text}."),
         certain=not gpus,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpudoctor.plain_text import TO_BE_SURE
+from gpudoctor.plain_text import NO_USABLE_GPU, TO_BE_SURE
 from gpudoctor.render.headline import computed_on_gpu, is_described, other_frameworks, usable
 from gpudoctor.render.lines import Line
 from gpudoctor.render.steps import command_line
@@ -159,6 +159,9 @@ def _after_problem(first: ReportedFinding, report: Report, look: ReportStyle) ->
         return f"`gpudoctor recommend` names the builds; {explain}", _same("recommend", look.again)
     if kind == "text" and TO_BE_SURE in first.message and not _runs_something(report):
         return f"`gpudoctor check` there tells whether that is the cause; {explain}", _THERE
+    to_choose = kind in ("machine", "root") and report.machine.torch is not None and not look.require
+    if first.saw == NO_USABLE_GPU and not report.machine.gpus and to_choose:
+        return f"`gpudoctor recommend` names the build for the CPU; {explain}", _same("recommend", look.again)
     if kind == "whatif" or not _runs_something(report):
         again = _THERE if kind not in ("machine", "root") else ("gpudoctor", "check", *look.again, *look.require)
         return f"Do what the fix says, then check again; {explain}", again
