@@ -75,6 +75,9 @@ def with_code(text: str) -> str:
     return "".join(f"`{part}`" if is_command(part) else part for part in parts)
 
 
+NO_USABLE_GPU = "no usable GPU"
+"""What is found where nothing tells why: the CPU, or another machine, is left."""
+
 TO_BE_SURE = "To be sure:"
 """Stands before the commands and questions that decide."""
 

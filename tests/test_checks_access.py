@@ -583,6 +583,7 @@ def test_hip_and_rocr_read_them_in_their_own_way(variables, slugs):
 def test_hip_counts_within_what_rocr_left():
     gpus = tuple(amd_gpu(index=n) for n in range(2))
     finding = first(amd_machine(*gpus, variables={"ROCR_VISIBLE_DEVICES": "1", "HIP_VISIBLE_DEVICES": "1"}))
+    assert "the only GPU that ROCR_VISIBLE_DEVICES=1 leaves is number 0" in finding.message
     assert finding.subject == "HIP_VISIBLE_DEVICES"
 
 

@@ -172,6 +172,12 @@ def test_blackwell_needs_the_open_modules():
     assert remedy.flavour == "open"
 
 
+@pytest.mark.parametrize(("driver", "older"), [("550.163.01", True), ("570.144", False), ("580.95.05", False)])
+def test_nobody_is_led_to_the_open_modules_of_a_driver_that_is_too_old_as_well(driver, older):
+    message = first(nvidia_machine(change(RTX_5090, index=0), driver=driver, flavour="proprietary")).message
+    assert ("too old" in message) is older
+
+
 def test_pascal_is_refused_by_the_open_modules():
     machine = nvidia_machine(GTX_1080, driver="580.95.05", flavour="open")
     assert below_torch(machine) == [("open-module-unsupported-gpu", "error")]

@@ -196,6 +196,12 @@ HEALTHY: dict[str, Setup] = {
     ),
     "a source build": lambda h: rx_6700_xt(h, "2.9.0a0+gitabcdef1", hip="6.4.43483"),
     "eight partitions of an MI300X": _partitions,
+    "two MI300X in a virtual machine of Hyper-V, a PCI domain each": lambda h: (
+        h.ubuntu(kernel="6.8.0-1040-azure")
+        .amd_gpu("74b5", 90402, "0002:00:00.0", node=1, render=128)
+        .amd_gpu("74b5", 90402, "0003:00:00.0", node=2, render=129)
+        .torch(WHEEL)
+    ),
     "four NUMA nodes": _four_numa_nodes,
     "a gap in the KFD nodes": lambda h: h.ubuntu().amd_gpu("744c", 110000, node=5).torch(WHEEL),
     "an old NVIDIA display GPU with nouveau": lambda h: rx_7900_xtx(

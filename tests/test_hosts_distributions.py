@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.hosts import Host, first_fix
+from tests.support.hosts import Host, first_fix, slugs
 
 DEBIAN = 'ID=debian\nVERSION_ID="13"\nVERSION_CODENAME=trixie\nPRETTY_NAME="Debian GNU/Linux 13 (trixie)"\n'
 ARCH = 'ID=arch\nPRETTY_NAME="Arch Linux"\n'
@@ -280,3 +280,34 @@ def test_on_unraid_a_plugin_brings_the_driver(tmp_path, device, words):
     report = machine(tmp_path, release, "6.12.54-Unraid").nvidia_gpu(device, driver=None).torch("2.7.1+cu126").check()
     assert report["findings"][0]["slug"] == "no-driver"
     assert "plugin Nvidia-Driver" in first_fix(report) and words in first_fix(report)
+
+
+def login_node(tmp_path, torch):
+    host = Host(tmp_path).ubuntu("22.04").file("/etc/slurm/slurm.conf", "ClusterName=tux\n")
+    return host.torch(torch) if torch else host.venv()
+
+
+@pytest.mark.parametrize("torch", ["2.9.1+cu128", "2.9.1+rocm6.4"])
+def test_on_a_login_node_a_job_is_what_helps_not_another_build(tmp_path, torch):
+    report = login_node(tmp_path, torch).check()
+    assert (slugs(report), report["verdict"]) == (["no-gpu"], "error")
+    assert "--gres=gpu:1" in first_fix(report) and "CPU" not in first_fix(report)
+
+
+@pytest.mark.parametrize("torch", ["2.9.1+cu128", "2.13.0+cpu", ""])
+def test_from_a_login_node_the_next_check_is_one_in_a_job(tmp_path, torch):
+    assert login_node(tmp_path, torch).run().stdout.endswith(": srun --gres=gpu:1 gpudoctor check\n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda host: host.remove("/etc/slurm/slurm.conf"),
+        lambda host: host.nvidia_libraries("580.95.05"),  # a node whose GPU is no longer on the bus
+        lambda host: host.environ(SLURM_JOB_ID="7", SLURM_GPUS_ON_NODE="0", SLURMD_NODENAME="n1"),
+        lambda host: host.nvidia_gpu("2684", driver=None),
+        lambda host: host.amd_gpu("744c", 110000),
+    ],
+)
+def test_a_machine_that_only_looks_like_a_login_node(tmp_path, change):
+    assert "srun" not in change(login_node(tmp_path, "2.9.1+cu128")).run().stdout

@@ -160,8 +160,16 @@ def test_torch_is_fine_but_flash_attn_is_not(venv: Path):
     assert lines[1] == "  ✗ flash-attn 2.7.4: flash_attn_2_cuda.so: no code for this GPU"
     assert lines[2] == "      it has code for sm_80 sm_90"
     assert lines[3] == "  ✓ torch 2.9.1"
+    assert result.stdout.count("sm_80 sm_90\n") == 1  # the inventory does not print the list once more
+    assert "      the code named above" in lines
     assert "numpy" not in result.stdout
     assert scan(venv, "--gpu", "A100").return_value == 0
+
+
+def test_the_next_command_takes_the_name_of_the_gpu(venv: Path):
+    """A GPU that is known by its architecture alone has no name that `--gpu` takes."""
+    last = scan(venv, "--gpu", "sm_61").stdout.splitlines()[-1]
+    assert last == "Next: gpudoctor recommend --gpu sm_61"
 
 
 def test_each_gpu_is_judged_and_the_json_says_which_libraries_fail_it(venv: Path):

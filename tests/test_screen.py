@@ -37,7 +37,7 @@ from tests.support.codeobject_files import container, cuda_library
 from tests.support.environments import write_distribution, write_torch, write_venv
 from tests.support.faulty_machines import MACHINES
 from tests.support.hosts import Host
-from tests.support.in_process import gpudoctor
+from tests.support.in_process import gpudoctor, invoked
 from tests.support.judging import judged
 
 COLOR = re.compile(r"\x1b\[[0-9;]*m")
@@ -608,3 +608,26 @@ def test_a_scan_breaks_no_word_and_indents_what_goes_on(tmp_path: Path):
     assert "\n      it has code for sm_75 " in said
     assert "\n      sm_1" in said  # the rest of the list, indented
     assert all(len(line) <= 80 for line in said.splitlines() if " sm_" in line)
+
+
+@pytest.mark.parametrize(
+    ("command", "last"),
+    [
+        ("explain GPD402", "gpudoctor check"),
+        ("explain GPD601", "gpudoctor dockerfile ."),
+        ("explain no kernel image is available", "gpudoctor check"),
+        ("explain CUDA_VISIBLE_DEVICES", "gpudoctor explain GPD210"),
+        ("matrix show", "gpudoctor matrix show nvidia_gpus"),
+        ("matrix show nvidia_chips TU1", "gpudoctor matrix show nvidia_chips TU1 --format json"),
+        ("matrix show nvidia_chips nothing", "gpudoctor matrix show nvidia_chips"),
+    ],
+)
+def test_what_only_tells_ends_with_the_command_to_type_too(command: str, last: str):
+    assert invoked(*command.split()).stdout.splitlines()[-1] == f"Next: {last}"
+
+
+def test_a_gpu_build_without_a_gpu_is_led_to_the_build_for_the_cpu(tmp_path: Path):
+    host = Host(tmp_path).ubuntu().torch("2.9.1+cu128")
+    assert host.run().stdout.splitlines()[-1].startswith("Next: gpudoctor recommend --root ")
+    assert "recommend" not in host.run("--require", "gpu>=1").stdout.splitlines()[-1]
+    assert "recommend" not in host.node("/dev/nvidia0", "EIO").run().stdout.splitlines()[-1]  # it is there, and dead

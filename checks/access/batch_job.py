@@ -6,8 +6,8 @@ from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import Confidence, Evidence, Finding
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import ask_for_gpus, cpu_task, without_request
-from gpudoctor.situation.no_kernel_driver import gpus_without_driver
 from gpudoctor.situation.usable_gpus import Standing
+from gpudoctor.situation.working_gpus import gpus_without_driver
 
 
 def _open_gpus(situation: Situation) -> tuple[Standing, ...]:

@@ -11,9 +11,9 @@ from gpudoctor.situation.container_start import started_again
 from gpudoctor.situation.device_nodes import amd_nodes, gpu_nodes, nvidia_nodes, owning_group
 from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import VENDORS
-from gpudoctor.situation.no_kernel_driver import gpus_without_driver
 from gpudoctor.situation.nvidia_driver import cuda_status, driver_answers
 from gpudoctor.situation.usable_gpus import awaits_nodes, jetson_is_given
+from gpudoctor.situation.working_gpus import gpus_without_driver
 
 _SMALL = 1 << 30
 _EFFECTS = ("no-driver", "nvidia-uvm-missing", "libcuda-stub", "amd-kfd-missing")

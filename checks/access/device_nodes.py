@@ -28,7 +28,7 @@ from gpudoctor.situation.device_nodes import (
 )
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_modules import amds_driver, forbids
-from gpudoctor.situation.no_kernel_driver import gpus_that_work, gpus_without_driver, without_kfd
+from gpudoctor.situation.no_kernel_driver import without_kfd
 from gpudoctor.situation.nvidia_driver import (
     CUDA_UNKNOWN,
     NVML_NO_PERMISSION,
@@ -36,6 +36,7 @@ from gpudoctor.situation.nvidia_driver import (
     driver_answers,
     nvml_status,
 )
+from gpudoctor.situation.working_gpus import gpus_that_work, gpus_without_driver
 
 _SHARES_DEV = ("apptainer", "singularity", "charliecloud", "shifter", "enroot", "flatpak", "systemd-nspawn")
 """Containers that use the host's /dev: nodes appear in them as on bare metal."""

@@ -61,15 +61,16 @@ def cuda_visible_devices(situation: Situation) -> Verdicts:
     vendors: tuple[Vendor, ...] = (situation.framework_vendor,) if situation.framework_vendor else ("nvidia", "amd")
     for vendor in vendors:
         remaining = gpus = runtime_order(situation.machine, vendor)
-        divided = any(gpu.asked.mig for gpu in gpus)
+        divided, narrowed = any(gpu.asked.mig for gpu in gpus), ""
         for name, value in visibility_variables(situation.machine.variables, vendor):
             selection = select(value, remaining)
             wrong = tuple(entry for entry in selection.invalid if entry not in _ENDS)
             if divided and (selection.gpus or any(re.match(_SLICE, entry) for entry in wrong)):
                 break  # only NVML knows which slices the entries mean
             if remaining and (not selection.gpus or wrong):
-                yield _hidden(situation, name, value, remaining, selection)
+                yield _hidden(situation, name, value, remaining, selection, narrowed)
                 break
+            narrowed = f"{name}={value}" if len(selection.gpus) < len(remaining) else narrowed
             remaining = selection.gpus
     empty = [name for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES") if situation.variable(name) == ""]
     if situation.framework_vendor == "amd" and empty and not cpu_task(situation):
@@ -109,11 +110,13 @@ def _is_concerned(situation: Situation) -> bool:
     return missed or situation.framework_vendor is not None or bool(situation.machine.errors)
 
 
-def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], selection: Selection) -> Finding:
+def _hidden(
+    situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], selection: Selection, narrowed: str
+) -> Finding:
+    """A variable that selects none of the GPUs, or not all that it names; `narrowed` is what left only these GPUs."""
     quoted = re.search("[\"']", value) is not None
     entries = [entry.strip(" \"'") for entry in value.split(",")]
     wrong = [entry for entry in selection.invalid if entry not in _ENDS]
-    count = f"{len(gpus)} GPU{'s' if len(gpus) > 1 else ''}"
     on_purpose = cpu_task(situation) and not wrong
     if on_purpose:
         message = f"{name} hides every GPU: this is a CPU task of the batch system."
@@ -122,7 +125,8 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
     elif wrong:
         seen = f" only {len(selection.gpus)} of them can be seen."
         hidden = " every GPU is hidden." if not selection.gpus else seen if len(gpus) > 1 else " it is not counted."
-        numbers = f"the GPUs here are 0 to {len(gpus) - 1}" if len(gpus) > 1 else "the only GPU here is number 0"
+        one, place = len(gpus) == 1, f"that {narrowed} leaves" if narrowed else "here"
+        numbers = f"the only GPU {place} is number 0" if one else f"the GPUs {place} are 0 to {len(gpus) - 1}"
         named = f"names {wrong[0] or 'nothing'}, but {numbers}"
         message = f"{name}={value} {'has quotation marks in its value' if quoted else named}:{hidden}"
     else:
@@ -130,7 +134,7 @@ def _hidden(situation: Situation, name: str, value: str, gpus: tuple[Gpu, ...], 
     existing = (entry for entry in entries if re.fullmatch("[0-9]{1,9}", entry) and int(entry) < len(gpus))
     kept = ",".join(dict.fromkeys(existing))
     keep = Fix(f"Set {name}={kept}", (SetVariable(name, kept, why="names only existing GPUs, each once"),))
-    show_all = unset(name, f"then all {count} can be seen")
+    show_all = unset(name, f"then {f'all {len(gpus)} GPUs' if len(gpus) > 1 else 'the GPU'} can be seen")
     return Finding(
         severity="note" if on_purpose or not _is_concerned(situation) else "error",
         message=message,

@@ -14,10 +14,11 @@ from gpudoctor.situation.amdgpu_start import hardware_errors, no_address_space
 from gpudoctor.situation.gpu_groups import finding
 from gpudoctor.situation.gpu_reset import power_cycle
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
-from gpudoctor.situation.no_kernel_driver import Weight, because
+from gpudoctor.situation.no_kernel_driver import because
 from gpudoctor.situation.nvidia_driver import answers_now, refusal
 from gpudoctor.situation.seen_errors import seen_errors
 from gpudoctor.situation.virtual_gpu import more_address_space
+from gpudoctor.situation.working_gpus import Weight
 
 _NO_IMAGE = "nvidia-gsp-image-missing"
 """The driver itself says so; the kernel's line about a missing file may come from the initial ramdisk."""

@@ -15,8 +15,9 @@ from gpudoctor.situation.amdgpu_start import bad_pages
 from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU, power_cycle, reset
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
-from gpudoctor.situation.no_kernel_driver import Weight, because
+from gpudoctor.situation.no_kernel_driver import because
 from gpudoctor.situation.nvidia_driver import answers_now
+from gpudoctor.situation.working_gpus import Weight
 
 _NVML_LOST = 15
 _UNCONTAINED = (64, 95, 140)

@@ -38,8 +38,9 @@ from gpudoctor.situation.kernel_modules import (
     newer_than_described_kernel,
     unbuilt_dkms,
 )
-from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd, worthwhile
+from gpudoctor.situation.no_kernel_driver import because, rival, without_kfd
 from gpudoctor.situation.nvidia_driver import refusal
+from gpudoctor.situation.working_gpus import worthwhile
 
 _MODULES = {"NovaCore": "nova_core", "nova-core": "nova_core"}
 """The name that modprobe knows a module by, where the bus has another name for its driver."""

@@ -9,7 +9,8 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.kernel_modules import LOCKDOWN, SECURE_BOOT, key_rejected
-from gpudoctor.situation.no_kernel_driver import because, worthwhile
+from gpudoctor.situation.no_kernel_driver import because
+from gpudoctor.situation.working_gpus import worthwhile
 
 
 @check("GPD112", "secure-boot-module-rejected", "driver")

@@ -24,9 +24,10 @@ from gpudoctor.situation.driver_library import beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about, lines_of, log_evidence
 from gpudoctor.situation.kernel_modules import amds_driver, for_running_kernel, newer_kernel_with_amdgpu
-from gpudoctor.situation.no_kernel_driver import because, gpus_without_driver, loads_at_first_use, worthwhile
+from gpudoctor.situation.no_kernel_driver import because, loads_at_first_use
 from gpudoctor.situation.nvidia_driver import answers_now, cuda_status, driver_answers, lists_no_gpu, nvml_status
 from gpudoctor.situation.virtual_gpu import UNSUPPORTED, hosts_vgpus, more_address_space
+from gpudoctor.situation.working_gpus import gpus_without_driver, worthwhile
 
 _IN_USE = (2, 46)
 """Answers of cuInit about a GPU in use: no memory left, busy."""

@@ -10,8 +10,9 @@ from msgspec import Struct
 from gpudoctor.check import Verdicts, check
 from gpudoctor.finding import AddContainerFlags, Device, Evidence, Finding, Fix, Manual, NotJudged, by_hand
 from gpudoctor.machine import DeviceNode, Gpu
+from gpudoctor.plain_text import NO_USABLE_GPU
 from gpudoctor.situation import Situation
-from gpudoctor.situation.batch_job import cpu_task
+from gpudoctor.situation.batch_job import cpu_task, run_in_a_job, submits_to
 from gpudoctor.situation.device_nodes import dead_nodes
 from gpudoctor.situation.gpu_groups import gpu_names, group_by
 from gpudoctor.situation.usable_gpus import is_excluded
@@ -29,7 +30,8 @@ def no_gpu(situation: Situation) -> Verdicts:
     without GPUs, or with GPUs that nothing can use, is healthy: a note. With one, or if a GPU is required, it is an
     error, unless another check knows the exact cause; so it is beside usable GPUs of another vendor if a node of
     those that are needed fails to open. Where smoke kernels were asked for on the CPU alone, a GPU build needs none.
-    If the bus could not be read, the check reports nothing.
+    If the bus could not be read, the check reports nothing. A login node, from which jobs are submitted and where no
+    driver is installed, is told to run it in a job.
 
     ## Fix safety
     Replacing a GPU build by a CPU build is right only if no GPU should be used. If no GPU build is installed either,
@@ -168,13 +170,20 @@ def _in_docker_desktop(situation: Situation) -> _Lack | None:
 def _none(situation: Situation) -> _Lack:
     """No GPU, or none of which anything is known."""
     gpus, framework = situation.machine.gpus, situation.gpu_framework
+    if batch_system := submits_to(situation.machine):
+        return _Lack(
+            but="this machine has none: it submits jobs to machines that may have one.",
+            saw=f"no GPU; jobs are submitted here ({batch_system})",
+            fix=run_in_a_job(batch_system),
+            certain=True,
+        )
     cpu_is_enough = not situation.requires_gpu and framework is not None and framework.has_cpu_build
     instead = f", or install the CPU build of {framework.title} to run here" if framework and cpu_is_enough else ""
     other = f"a machine with an {_wanted(situation)} GPU"
     text = f"Run this on {other}{instead}"
     return _Lack(
-        but="none of this machine's GPUs can be used." if gpus else "this machine has no GPU that can compute.",
-        saw="no usable GPU",
+        but="none of this machine's GPUs can be used." if gpus else "this machine has no NVIDIA or AMD GPU.",
+        saw=NO_USABLE_GPU,
         fix=by_hand(text, f"{text}."),
         certain=not gpus,
     )

@@ -13,7 +13,7 @@ from gpudoctor.situation.driver_library import baked_in, same_version
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import log_evidence
 from gpudoctor.situation.kernel_modules import for_running_kernel, version_on_disk
-from gpudoctor.situation.no_kernel_driver import Weight, because, by_weight_and_name, has_build, worthwhile
+from gpudoctor.situation.no_kernel_driver import because
 from gpudoctor.situation.nvidia_driver import (
     CUDA_MISMATCH,
     NVML_MISMATCH,
@@ -23,6 +23,7 @@ from gpudoctor.situation.nvidia_driver import (
     nvml_status,
     refusals,
 )
+from gpudoctor.situation.working_gpus import Weight, by_weight_and_name, has_build, worthwhile
 
 # --- user space against kernel module -----------------------------------------------------------------
 
@@ -276,7 +277,9 @@ def blackwell_open_module(situation: Situation) -> Verdicts:
             severity,
             gpus,
             message=f"{called(gpus)} needs NVIDIA's open kernel modules; the proprietary ones"
-            f"{'' if assumed else f' of driver {version}'} refuse it." + _others(situation, gpus),
+            f"{'' if assumed else f' of driver {version}'} refuse it."
+            + (" The driver is too old for it, too." if "driver-too-old" in refusals(situation, gpus[0]) else "")
+            + _others(situation, gpus),
             saw=modules,
             want="open modules",
             evidence=(

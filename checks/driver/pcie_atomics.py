@@ -10,13 +10,8 @@ from gpudoctor.machine import VISIBILITY, Gpu, LogFault
 from gpudoctor.situation import Situation
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.kernel_log import lines_about, log_evidence
-from gpudoctor.situation.no_kernel_driver import (
-    MOVE_FOR_ATOMICS,
-    all_need_atomics,
-    names_gpu,
-    without_kfd,
-    worthwhile,
-)
+from gpudoctor.situation.no_kernel_driver import MOVE_FOR_ATOMICS, all_need_atomics, names_gpu, without_kfd
+from gpudoctor.situation.working_gpus import worthwhile
 
 
 @check("GPD106", "amd-pcie-atomics", "driver")

@@ -10,7 +10,7 @@ from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
 from gpudoctor.situation.gpu_groups import VENDORS, gpu_names
-from gpudoctor.situation.no_kernel_driver import computes
+from gpudoctor.situation.working_gpus import computes
 
 
 def _gpus_to_use(situation: Situation) -> tuple[Gpu, ...]:

@@ -41,9 +41,10 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.circumstances import fix_of, told_circumstances
 from gpudoctor.situation.gpu_groups import called, finding
 from gpudoctor.situation.gpu_reset import EFFECTS_OF_A_LOST_GPU
-from gpudoctor.situation.no_kernel_driver import MOVE_FOR_ATOMICS, all_need_atomics, worthwhile
+from gpudoctor.situation.no_kernel_driver import MOVE_FOR_ATOMICS, all_need_atomics
 from gpudoctor.situation.nvidia_driver import cuda_driver, cudas_too_new
 from gpudoctor.situation.seen_errors import seen_errors, telling_line, vendor_of_messages
+from gpudoctor.situation.working_gpus import worthwhile
 from gpudoctor.situation.wsl import UPDATE_WINDOWS
 
 if TYPE_CHECKING:

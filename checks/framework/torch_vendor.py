@@ -117,7 +117,7 @@ def cuda_torch_on_amd(situation: Situation) -> Verdicts:
     yield from _beside(situation, "nvidia", "amd")
     if torch is None or situation.built_for != "nvidia" or not situation.usable_of("amd"):
         return
-    from gpudoctor.situation.no_kernel_driver import computes
+    from gpudoctor.situation.working_gpus import computes
 
     if any(computes(situation, gpu) for gpu in situation.machine.of_vendor("nvidia") if not gpu.reserved):
         return

@@ -8,7 +8,7 @@ from gpudoctor.frameworks.torch import NAME as TORCH
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation
 from gpudoctor.situation.frameworks import InstalledFramework
-from gpudoctor.situation.no_kernel_driver import Weight, because, by_weight_and_name, worthwhile
+from gpudoctor.situation.no_kernel_driver import because
 from gpudoctor.situation.nvidia_driver import (
     cuda_driver,
     driver_verdict,
@@ -17,6 +17,7 @@ from gpudoctor.situation.nvidia_driver import (
     may_be_too_new,
     refusals,
 )
+from gpudoctor.situation.working_gpus import Weight, by_weight_and_name, worthwhile
 
 _LIBCUDA = "libcuda.so.1"
 

@@ -22,7 +22,8 @@ from gpudoctor.host.input_file import STDIN, read_given, reason_of
 from gpudoctor.matrix.names import loose_key
 from gpudoctor.plain_text import enumeration, is_command, questions
 from gpudoctor.render.explanation import print_explanation
-from gpudoctor.render.lines import printable
+from gpudoctor.render.lines import print_lines, printable
+from gpudoctor.render.next_command import next_line
 from gpudoctor.situation import Situation
 
 if TYPE_CHECKING:
@@ -112,13 +113,18 @@ def _from_stdin() -> str:
         raise InputError(f"stdin: cannot be read: {reason_of(error)}") from None
 
 
+_LOOKS_FOR = {"GPD5": ("smoke",), "GPD6": ("dockerfile", "."), "GPD7": ("fleet", "check", "--help")}
+"""The command that looks for a problem, by the first characters of its id; of the others it is `check`."""
+
 # --- checks -----------------------------------------------------------------------------------------
 
 
 def _tell_checks(found: Sequence[Check[Any]], style: str | None) -> int:
     if style == "json":
         return _print_json([(check.id, check.title, (check.slug,), "") for check in found])
-    print_explanation("\n\n".join(f"# {check.id} {check.slug}\n\n{check.explanation}" for check in found), sys.stdout)
+    then = _LOOKS_FOR.get(found[0].id[:4], ("check",))
+    text = "\n\n".join(f"# {check.id} {check.slug}\n\n{check.explanation}" for check in found)
+    print_explanation(text, sys.stdout, ("gpudoctor", *then))
     return 0
 
 
@@ -127,6 +133,7 @@ def _tell_naming(name: str, found: Sequence[Check[Any]], style: str | None) -> i
     if style == "json":
         return _tell_checks(found, style)
     click.echo("\n".join((f"{name} is named by:", *(f"  {one.id} {one.slug}: {one.title}" for one in found))))
+    print_lines([next_line(("gpudoctor", "explain", found[0].id))], sys.stdout, color=True)
     return 0
 
 
@@ -175,12 +182,13 @@ def _tell_messages(text: str, messages: tuple[Message, ...], suite: Suite[Situat
     if style == "json":
         _print_json([(one.id, one.meaning, one.causes, one.ask) for one in messages])
     elif len(messages) > 1 and all(message.row.slug == text != message.id for message in messages):
-        print_explanation(cause_explained(text, messages, titles_of(suite)), sys.stdout)
+        then = ("gpudoctor", "explain", messages[0].id)
+        print_explanation(cause_explained(text, messages, titles_of(suite)), sys.stdout, then)
     elif messages:
         titles = titles_of(suite)
         lines = Counter(message.number for message in messages)
         told = (message_explained(one, titles, of_vendor=lines[one.number] > 1) for one in messages)
-        print_explanation("\n\n".join(told), sys.stdout)
+        print_explanation("\n\n".join(told), sys.stdout, ("gpudoctor", "check"))
     else:
         click.echo(_unknown(text, suite))
     return 0 if messages else _UNKNOWN

@@ -34,9 +34,12 @@ def show(table: str | None, words: tuple[str, ...], style: str | None, overlays:
     """
     from gpudoctor.matrix.load import load_matrix
     from gpudoctor.render.json import to_json
+    from gpudoctor.render.lines import print_lines
     from gpudoctor.render.matrix_table import overview, print_rows, rows_with
+    from gpudoctor.render.next_command import next_line
 
     whole = load_matrix(overlays).tables
+    again = ("gpudoctor", "matrix", "show", *(word for file in overlays for word in ("--matrix", file)))
     if table is None:
         counts = overview(whole)
         if style == "json":
@@ -45,6 +48,7 @@ def show(table: str | None, words: tuple[str, ...], style: str | None, overlays:
         click.echo(f"compatibility matrix {printable(whole.version)}")
         for name, count in counts.items():
             click.echo(f"  {name:<24}{count:>5} rows")
+        print_lines([next_line((*again, "nvidia_gpus"))], sys.stdout, color=True)
         return 0
     if table not in overview(whole):
         near = did_you_mean(table, list(overview(whole)))
@@ -54,6 +58,8 @@ def show(table: str | None, words: tuple[str, ...], style: str | None, overlays:
         sys.stdout.write(to_json({"schema": 1, "version": whole.version, "table": table, "rows": rows}))
     else:
         print_rows(rows, sys.stdout)
+        then = (*again, table, *words, "--format", "json") if rows else (*again, table)
+        print_lines([next_line(then)], sys.stdout, color=True)
     return 0
 
 

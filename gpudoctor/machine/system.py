@@ -123,6 +123,8 @@ class System(Record, frozen=True):
     container: Fact[str] = unknown("not probed")
     """docker, podman, kubernetes, lxc, apptainer ...; absent on bare metal."""
     job: Fact[BatchJob] = unknown("not probed")
+    batch_system: Fact[str] = unknown("not probed")
+    """Where jobs are submitted from here: slurm, lsf ...; asked only where there is neither a job nor a GPU."""
     user: User = User()
     suspends: Fact[int] = unknown("not probed")
     """How often the system was suspended and resumed since boot."""

@@ -129,9 +129,10 @@ def gfx_of(version: int) -> str | None:
 
 
 def _bdf(properties: dict[str, int]) -> str | None:
-    location = properties.get("location_id")
-    # Bits above 16 number the partitions of a GPU.
-    return address_of(properties.get("domain", 0), location) if location else None
+    domain, location = properties.get("domain", 0), properties.get("location_id", 0)
+    # Bits above 16 of the location number the partitions of a GPU. 0000:00:00.0 is never one; in a virtual machine of
+    # Hyper-V each GPU is the first device of a domain of its own.
+    return address_of(domain, location) if domain or location else None
 
 
 def _video_memory(host: Host, folder: str, properties: dict[str, int]) -> int | None:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from gpudoctor.host import Host
 from gpudoctor.machine import BatchJob, Fact, absent, known, unknown
+from gpudoctor.probes.search_path import on_path
 
 _VISIBILITY = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL")
 # What schedulers write for "no GPU": Slurm, Flux, HTCondor; the empty value is Ray's and Slurm's.
@@ -28,6 +29,16 @@ def probe_job(host: Host) -> Fact[BatchJob]:
     if job.kind == "pbs" and job.gpus is None:
         job = replace(job, gpus=_count_lines(host, variables.get("PBS_GPUFILE", "")))
     return known(job, f"variable {job.source}")
+
+
+def probe_batch_system(host: Host) -> Fact[str]:
+    """What submits jobs here, by its program or its settings: so it is on a login node."""
+    for kind, program, settings in _SUBMITTING:
+        if program and on_path(host, program):
+            return known(kind, f"{program} on PATH")
+        if host.stat(settings).known:
+            return known(kind, settings)
+    return absent("PATH and /etc", "no batch system submits jobs")
 
 
 def job_of(variables: Variables) -> BatchJob | None:
@@ -90,6 +101,14 @@ def _count_lines(host: Host, path: str) -> int | None:
     text = host.text(path) if path.startswith("/") else None
     return None if text is None or text.value is None else len(text.value.split())
 
+
+# qsub is a program of several.
+_SUBMITTING = (
+    ("slurm", "sbatch", "/etc/slurm/slurm.conf"),
+    ("lsf", "bsub", "/etc/lsf.conf"),
+    ("pbs", "", "/etc/pbs.conf"),
+    ("htcondor", "condor_submit", "/etc/condor/condor_config"),
+)
 
 # Inner schedulers first: a Ray worker may run inside a Slurm job.
 _SCHEDULERS: tuple[tuple[str, str, Callable[[Variables], int | None]], ...] = (

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from gpudoctor.finding import Fix
 from gpudoctor.machine import Gpu, archs_of
 from gpudoctor.situation import Situation
+from gpudoctor.situation.batch_job import submits_to
 from gpudoctor.situation.driver_choice import choice_before_torch
 from gpudoctor.situation.kernel_modules import (
     described_together,
@@ -85,6 +86,8 @@ def change_before(situation: Situation, gpus: tuple[Gpu, ...]) -> Fix | None:
 def common_notes(situation: Situation, gpus: tuple[Gpu, ...], decides: Collection[str]) -> Iterator[str]:
     """What holds whatever is installed: known issues of these GPUs with this kernel, driver and firmware; for torch,
     the programs that choose their own; requirements of other fields and frameworks than `decides`; assumptions."""
+    if submits_to(situation.machine):
+        yield "Jobs are submitted from here: run this in a job with a GPU, or name the GPU of the nodes with --gpu."
     version, nvidia = kernel_driver(situation)[0] or "", situation.matrix.nvidia
     for gpu in {gpu.name: gpu for gpu in gpus if may_be_too_new(situation, gpu)}.values():
         first = nvidia.first_listing(gpu.pci_id, version)

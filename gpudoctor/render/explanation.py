@@ -8,17 +8,19 @@ from typing import TextIO
 
 from gpudoctor.plain_text import is_command
 from gpudoctor.render.lines import Line, Span, print_lines
+from gpudoctor.render.next_command import next_line
 
 _HEADING = re.compile(r"(#+) (.*)")
 _ITEM = re.compile(r"(- |\d+\. )(.*)", re.DOTALL)
 
 
-def print_explanation(text: str, out: TextIO) -> None:
-    """Print it to `out`, with colour if it is a terminal."""
+def print_explanation(text: str, out: TextIO, then: tuple[str, ...]) -> None:
+    """Print it to `out`, with colour if it is a terminal, and, last, the command to type."""
     if out.isatty():
         print_lines(_lines(text), out, color=True)
     else:
         out.write(f"{text}\n")
+    print_lines(([], next_line(then)), out, color=True)
 
 
 def _lines(text: str) -> Iterator[Line]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gpudoctor.plain_text import TO_BE_SURE
+from gpudoctor.plain_text import NO_USABLE_GPU, TO_BE_SURE
 from gpudoctor.render.headline import computed_on_gpu, is_described, other_frameworks, usable
 from gpudoctor.render.lines import Line
 from gpudoctor.render.steps import command_line
+from gpudoctor.situation.batch_job import submits_to
 from gpudoctor.step import ManualStep
 
 if TYPE_CHECKING:
@@ -25,6 +26,9 @@ _CHOOSING = ("--python", "--env", "--matrix")
 _TAKES = {"snapshot": ("--python", "--root", "--env"), "smoke": ("--python", "--env", "--matrix")}
 """The options that choose a machine, of those that a command takes; no row: all but what is installed there."""
 _INSTALLED = ("--torch", "--package", "--error")
+
+_IN_A_JOB = {"slurm": ("srun", "--gres=gpu:1"), "lsf": ("bsub", "-Is", "-gpu", "num=1")}
+"""What starts a command in a job with a GPU, and shows what it prints."""
 
 _FOREIGN = "GPD914"
 """Says that a text is from a system which gpudoctor does not examine."""
@@ -60,6 +64,12 @@ def _next(report: Report, look: ReportStyle) -> Advice:
     first = next((finding for finding in report.findings if finding.severity != "note"), None)
     if look.about == "image":
         return _after_image(first, look.again)
+    if first is not None and first.slug != "no-gpu":
+        return _after_problem(first, report, look)
+    if batch_system := submits_to(report.machine):
+        command = (*_IN_A_JOB.get(batch_system, ()), *_THERE)
+        again = (*look.again, *look.require) if report.subject.kind == "machine" else ()
+        return "GPUs are in the machines that run the jobs: check there.", (*command, *again)
     if first is not None:
         return _after_problem(first, report, look)
     if report.machine.text.foreign:
@@ -149,6 +159,9 @@ def _after_problem(first: ReportedFinding, report: Report, look: ReportStyle) ->
         return f"`gpudoctor recommend` names the builds; {explain}", _same("recommend", look.again)
     if kind == "text" and TO_BE_SURE in first.message and not _runs_something(report):
         return f"`gpudoctor check` there tells whether that is the cause; {explain}", _THERE
+    to_choose = kind in ("machine", "root") and report.machine.torch is not None and not look.require
+    if first.saw == NO_USABLE_GPU and not report.machine.gpus and to_choose:
+        return f"`gpudoctor recommend` names the build for the CPU; {explain}", _same("recommend", look.again)
     if kind == "whatif" or not _runs_something(report):
         again = _THERE if kind not in ("machine", "root") else ("gpudoctor", "check", *look.again, *look.require)
         return f"Do what the fix says, then check again; {explain}", again

@@ -81,9 +81,16 @@ def scan_lines(
         yield [(f"{gpu.name} ({gpu.arch.value or 'architecture unknown'})", "bold")]
         yield from _gpu(verdicts)
         yield []
+    told = {
+        library.path: _told_code(verdict)
+        for _, verdicts in judged
+        for verdict in verdicts
+        if verdict.standing == "missing"
+        for library in verdict.libraries
+    }
     for found in scanned:
         yield [(found.label, "bold")]
-        yield from ([(text, "")] for text in _inventory(found.libraries))
+        yield from ([(text, "")] for text in _inventory(found.libraries, told))
         yield []
     yield from _next(scanned, judged, again, framework_of)
 
@@ -114,7 +121,8 @@ def _next(
     if missing:
         gpu, owner = missing[0]
         framework = framework_of(owner.partition(" ")[0])
-        argv = ("gpudoctor", "recommend", "--gpu", gpu.name, *(("--framework", framework) if framework else ()))
+        name = arch if (arch := gpu.arch.value) and gpu.name.startswith(arch) else gpu.name
+        argv = ("gpudoctor", "recommend", "--gpu", name, *(("--framework", framework) if framework else ()))
     elif not judged and any(found.libraries for found in scanned):
         yield [("With --gpu, scan tells whether all of this runs on a GPU that you name, such as an RTX 4090.", "")]
         argv = ("gpudoctor", "scan", "--gpu", "RTX 4090", *again)
@@ -129,8 +137,7 @@ def _gpu(verdicts: list[Verdict]) -> Iterator[Line]:
         owner = f"{verdict.libraries[0].owner}: " if verdict.libraries[0].owner else ""
         yield [(f"  {_MARKS[verdict.standing]} ", ""), (f"{owner}{names}: {verdict.why}", "")]
         if verdict.standing == "missing":
-            carried = combined_code([library.code for library in verdict.libraries])
-            yield [(f"      it has code for {_archs(carried) or 'nothing'}", "")]
+            yield [(f"      it has code for {_told_code(verdict) or 'nothing'}", "")]
     bad = {verdict.owner for verdict in verdicts if verdict.standing in ("missing", "unknown")}
     fine = {verdict.owner: None for verdict in verdicts if verdict.standing == "carried" and verdict.owner not in bad}
     if fine:
@@ -139,7 +146,12 @@ def _gpu(verdicts: list[Verdict]) -> Iterator[Line]:
         yield [("  no library with GPU code", "")]
 
 
-def _inventory(libraries: tuple[Library, ...]) -> Iterator[str]:
+def _told_code(verdict: Verdict) -> str:
+    return _archs(combined_code([library.code for library in verdict.libraries]))
+
+
+def _inventory(libraries: tuple[Library, ...], told: dict[str, str]) -> Iterator[str]:
+    """The code of each library, unless the verdict on it told the very same."""
     if not libraries:
         yield "  no library with GPU code"
     for library in libraries:
@@ -147,7 +159,7 @@ def _inventory(libraries: tuple[Library, ...]) -> Iterator[str]:
         yield f"  {library.path}{count}"
         archs, reason = _archs(library.code), _reason(library.code)
         if archs:
-            yield f"      {archs}"
+            yield "      the code named above" if archs == told.get(library.path) else f"      {archs}"
         if library.code.relocatable:
             yield f"      for the device linker only: {' '.join(library.code.relocatable)}"
         if reason:

@@ -1,4 +1,4 @@
-"""How a report is given."""
+"""How a report is given: its options. Colours are in lines.py."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpudoctor.finding import Fix, by_hand
-from gpudoctor.machine import VISIBILITY
+from gpudoctor.machine import VISIBILITY, Machine
 from gpudoctor.situation import Situation
 
 WITHOUT_GPU = "job-without-gpu"
@@ -28,7 +28,22 @@ def without_request(situation: Situation) -> bool:
     return job is not None and not job.gpus
 
 
+def submits_to(machine: Machine) -> str | None:
+    """The batch system to which this machine submits jobs, as a login node does. A driver on a machine without GPUs
+    is that of a node which lost them."""
+    with_driver = machine.nvidia.module.known or machine.nvidia.userland.known or machine.amd.module.known
+    return None if machine.gpus or with_driver else machine.system.batch_system.value
+
+
 def ask_for_gpus(kind: str) -> Fix:
     """How a job of this batch system asks for a GPU."""
-    how = _ASK.get(kind, "ask the batch system for a GPU")
-    return by_hand("Ask for a GPU", f"Ask for a GPU when the job starts: {how}.")
+    return by_hand("Ask for a GPU", f"Ask for a GPU when the job starts: {_how(kind)}.")
+
+
+def run_in_a_job(kind: str) -> Fix:
+    """What a person does on a machine from which jobs are submitted."""
+    return by_hand("Run it in a job with a GPU", f"Run it in a job with a GPU: {_how(kind)}.")
+
+
+def _how(kind: str) -> str:
+    return _ASK.get(kind, "ask the batch system for a GPU")

@@ -93,7 +93,7 @@ def unserved_gpus(situation: Situation) -> bool:
     """A GPU has no driver."""
     if not situation.machine.gpus:
         return False
-    from gpudoctor.situation.no_kernel_driver import gpus_without_driver
+    from gpudoctor.situation.working_gpus import gpus_without_driver
 
     return bool(gpus_without_driver(situation, "nvidia") or gpus_without_driver(situation, "amd"))
 

@@ -85,7 +85,8 @@ def read_files(host: Host, matrix: Matrix, python: str | None, probing: Probing)
     )
     # `--python` is always a path of the running system, also where the host is a recording.
     place = host if python is None or host.live else LiveHost()
-    machine = _with_torch_code(place, with_gpus(host, matrix, machine, probing, pci), probing)
+    machine = _with_batch_system(host, with_gpus(host, matrix, machine, probing, pci), probing)
+    machine = _with_torch_code(place, machine, probing)
     return _with_extensions(place, machine, probing)
 
 
@@ -95,6 +96,16 @@ def _files_that_set(host: Host, prefix: str, variables: dict[str, str]) -> dict[
     from gpudoctor.probes.variable_files import files_that_set
 
     return files_that_set(host, prefix, variables)
+
+
+def _with_batch_system(host: Host, machine: Machine, probing: Probing) -> Machine:
+    """Where there is no GPU, jobs may be submitted to machines that have some."""
+    if machine.gpus or machine.system.job.known or machine.system.container.known:
+        return machine
+    from gpudoctor.probes.batch_job import probe_batch_system
+
+    found = probing("batch system", lambda: probe_batch_system(host), machine.system.batch_system)
+    return replace(machine, system=replace(machine.system, batch_system=found))
 
 
 def _with_torch_code(host: Host, machine: Machine, probing: Probing) -> Machine:

@@ -255,7 +255,7 @@ class Host:
             self._kfd_node(
                 node,
                 f"cpu_cores_count 0\nsimd_count {simds}\ngfx_target_version {gfx_target_version}\nvendor_id 4098\n"
-                f"device_id {int(device, 16)}\nlocation_id {bus << 8 | slot << 3}\ndomain 0\n"
+                f"device_id {int(device, 16)}\nlocation_id {bus << 8 | slot << 3}\ndomain {int(bdf[:4], 16)}\n"
                 f"drm_render_minor {render}\nlocal_mem_size {memory}\n",
             )
             self.node("/dev/kfd", mode="0660", gid=992)

@@ -6,8 +6,8 @@ from gpudoctor.frameworks.torch.candidates import candidates
 from gpudoctor.machine import Gpu
 from gpudoctor.situation import Situation, answer_once
 from gpudoctor.situation.driver_choice import driver_options
-from gpudoctor.situation.no_kernel_driver import for_computing, has_a_better, has_build
 from gpudoctor.situation.nvidia_driver import refusal
+from gpudoctor.situation.working_gpus import for_computing, has_a_better, has_build
 from gpudoctor.situation.wsl import never_in_wsl
 
 

@@ -22,9 +22,10 @@ from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import without_request
 from gpudoctor.situation.busy_gpus import why_busy
 from gpudoctor.situation.device_nodes import nvidia_nodes
-from gpudoctor.situation.no_kernel_driver import all_need_atomics, without_any_build
+from gpudoctor.situation.no_kernel_driver import all_need_atomics
 from gpudoctor.situation.nvidia_driver import cudas_too_new
 from gpudoctor.situation.seen_errors import vendor_of_messages
+from gpudoctor.situation.working_gpus import without_any_build
 
 if TYPE_CHECKING:
     from gpudoctor.matrix.rows import ErrorPattern, GfxTarget

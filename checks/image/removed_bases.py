@@ -1,4 +1,4 @@
-"""The names of base images."""
+"""Base images that their registry removed."""
 
 from __future__ import annotations
 
