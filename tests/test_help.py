@@ -73,7 +73,8 @@ def test_the_version_names_the_matrix():
 
 
 def test_the_matrix_is_a_table_for_people_and_json_for_programs():
-    text = program("matrix", "show", "nvidia_gpus", "RTX 5090").stdout.splitlines()
+    *text, following = program("matrix", "show", "nvidia_gpus", "RTX 5090").stdout.splitlines()
+    assert following.startswith("Next: ")
     assert text[0].split() == ["pci", "chip", "name", "listed_from"]
     data = json.loads(program("matrix", "show", "nvidia_gpus", "RTX 5090", "--format", "json").stdout)
     assert data["rows"][0]["pci"] == text[1].split()[0]
@@ -83,7 +84,8 @@ def test_the_matrix_is_a_table_for_people_and_json_for_programs():
 def test_every_table_of_the_matrix_is_shown_to_people():
     tables = json.loads(program("matrix", "show", "--format", "json").stdout)["tables"]
     for table, rows in tables.items():
-        text = program("matrix", "show", table).stdout.splitlines()
+        *text, following = program("matrix", "show", table).stdout.splitlines()
+        assert following.startswith("Next: "), table
         assert len(text) == rows + 1, table
         assert not any("('" in line or "{'" in line for line in text), table
 
