@@ -506,6 +506,22 @@ def test_the_answer_of_is_available_is_read_in_a_sentence(said: str) -> None:
     assert problems(f"RTX 3090, torch 2.6.0+cu124, driver 560.35.03, {said.replace('False', 'True')}\n") == []
 
 
+@pytest.mark.parametrize(
+    "complaint",
+    [
+        "it crashes after 10 minutes",
+        "GPU usage stays at 0 percent",
+        "The images are all black.",
+        "Only one of my two GPUs is used.",
+        "The screen goes black when training starts.",
+    ],
+)
+@pytest.mark.parametrize("facts", ["RTX 3080, torch 2.5.1+cu124", "RTX 3080, torch 2.5.1+cu124, driver 560.35.03"])
+def test_a_complaint_is_never_called_well_whether_or_not_the_driver_is_told(facts: str, complaint: str) -> None:
+    assert judgement(f"{facts}. {complaint}\n").verdict == "unknown"
+    assert judgement(f"{facts}. Everything works.\n").verdict == "ok"
+
+
 def test_one_slice_of_a_gpu_is_a_complaint_where_the_person_expected_several() -> None:
     several = "A100 with MIG enabled. CUDA_VISIBLE_DEVICES=0,1,2 but torch.cuda.device_count() is 1.\n"
     assert problems(several) == ["mig-confusion"]

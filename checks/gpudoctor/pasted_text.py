@@ -67,7 +67,8 @@ def text_incomplete(situation: Situation) -> Verdicts:
 def _unexplained(situation: Situation) -> str:
     """Where somebody complains, and all else that is told is well: then not all is well."""
     machine, text = situation.machine, situation.machine.text
-    if machine.log_faults or text.unsaid or text.off_topic or text.tells(PROGRAM_ERROR):
+    torch_or_gpu = any(what != "driver" for what in text.unsaid)  # which is asked for in its own words
+    if machine.log_faults or torch_or_gpu or text.off_topic or text.tells(PROGRAM_ERROR):
         return ""
     if machine.errors and not text.complaint:  # beside a complaint they are harmless
         return ""

@@ -16,7 +16,7 @@ from gpudoctor.machine import Told
 from gpudoctor.matrix.questions import Matrix
 from gpudoctor.matrix.rows.issues import ToldCircumstance, ToldConcept
 
-_AMISS = ("gone", "on-cpu", "crashes", "hangs", "slow", "fewer-gpus", "power-lost")
+_AMISS = ("gone", "on-cpu", "crashes", "hangs", "slow", "fewer-gpus", "power-lost", "computes-wrong")
 _BESIDE_A_MESSAGE = ("memory-unexplained",)
 """What is amiss, whatever message stands beside it."""
 _OF_A_GPU = late(
