@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from gpudoctor.matrix.versions import figures
 
@@ -18,7 +19,7 @@ _LONGEST = 1000
 _FILE = r"(?:[^/]*/)*(?P<name>[^-/]+)-(?P<version>[^-/]+)(?:-\d[^-/]*)?-(?P<tags>[^-/]+-[^-/]+-[^-/]+)\.whl"
 
 
-class WheelFile(NamedTuple):
+class WheelFile(Struct, frozen=True):
     """What the name of a wheel file says."""
 
     name: str

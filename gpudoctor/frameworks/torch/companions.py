@@ -136,8 +136,8 @@ def builds_differ(matrix: Matrix, name: str, version: str, theirs: str, ours: st
 
 def is_stable_torchaudio(matrix: Matrix, name: str, version: str) -> bool:
     """Whether it is a torchaudio that works with later releases of torch, of whatever build where it names none."""
-    return any(
-        row.package == name == "torchaudio" and figures(public_version(version)) >= figures(row.version)
+    return name == "torchaudio" and any(
+        row.package == name and figures(public_version(version)) >= figures(row.version)
         for row in matrix.tables.stable_companions
     )
 
