@@ -292,6 +292,31 @@ def test_what_lies_before_the_environment_is_let_through_and_then_replaced() -> 
     assert isinstance(first(f"{user}/torch"), RunStep)  # torch lies there, too
 
 
+@pytest.mark.parametrize(
+    ("version", "requires", "alone"),
+    [
+        ("0.21.0+cu126", (), (f"--index-url {PYTORCH}/cu126 torchvision==0.21.0+cu126",)),  # another index has it
+        ("0.22.0+cu124", ("torch==2.7.0",), (f"--index-url {PYTORCH}/cu124 torchvision==0.22.0+cu124",)),
+        ("0.22.0", ("torch==2.7.0",), ("torchvision==0.22.0",)),
+        ("0.21.0+cu124", ("torch==2.6.0",), ()),
+    ],
+)
+def test_the_undo_brings_a_companion_of_another_torch_back_by_itself(
+    version: str, requires: tuple[str, ...], alone: tuple[str, ...]
+) -> None:
+    """What it requires would bring the other torch along, or pip would refuse both."""
+    torchs = Distribution("torch", "2.6.0+cu124", path="/site/torch.dist-info")
+    vision = Distribution("torchvision", version, path="/site/torchvision.dist-info", requires=requires)
+    patient = change(environment(torch("2.6.0+cu124")), distributions=known((torchs, vision), "test"))
+    machine, fix = rtx_5090(patient)
+    step = next(one for one in plan(machine, *fix.remedies) if isinstance(one, RunStep))
+    assert isinstance(step, RunStep)
+    first, *rest = (" ".join(argv) for argv in step.undo)
+    assert first.endswith(f"{PYTORCH}/cu124 torch==2.6.0+cu124" + ("" if alone else f" torchvision=={version}"))
+    again = "/venv/bin/python -m pip install --force-reinstall --no-deps"
+    assert rest == [f"{again} {words}" for words in alone]
+
+
 def test_undo_of_a_first_installation_takes_it_away() -> None:
     machine = nvidia_machine(torch=None)
     (step,) = plan(machine, REMEDIES[ReplaceTorch])

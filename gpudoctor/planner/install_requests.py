@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gpudoctor.dependencies import TRITONS, closure, normalised, requirements_here
+from gpudoctor.dependencies import TRITONS, closure, normalised, parsed, requirements_here
 from gpudoctor.finding import ReplaceTorch
 from gpudoctor.frameworks.package_spec import PackageSpec
 from gpudoctor.frameworks.torch.compiled_packages import built_for
 from gpudoctor.machine import Distribution, Machine, ProjectPackage, Torch, TorchAsked
-from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
+from gpudoctor.machine.torch import COMPANIONS, TORCH_AND_COMPANIONS
 from gpudoctor.matrix.torch_builds import cuda_of
 from gpudoctor.matrix.versions import figures, local_version, major_of, package_matches
 from gpudoctor.safe_arguments import is_name, is_version
@@ -218,4 +218,24 @@ def index_of_torch(situation: Situation) -> str | None:
     if torch.origin == "pypi":
         return ""
     row = situation.build_of(torch)
+    return situation.matrix.torch.index_url(row) if row else None
+
+
+def is_of_another_torch(situation: Situation, companion: Distribution) -> bool:
+    """Whether a torchvision, say, is of another build than torch here, or requires another release."""
+    torch = situation.torch
+    if torch is None or companion.name not in COMPANIONS:
+        return False
+    label = local_version(companion.version)
+    required = (one for line in companion.requires if (one := parsed(line)) and one.name == "torch")
+    return (bool(label) and label != torch.build) or not all(one.admits(torch.version) for one in required)
+
+
+def index_of_companion(situation: Situation, companion: Distribution) -> str | None:
+    """Index that a torchvision, say, came from by its version; None if it is unknown."""
+    label = local_version(companion.version)
+    if not label:
+        return ""
+    rows = situation.matrix.torch.builds(situation.platform)
+    row = next((row for row in rows if (row.build, row.origin) == (label, "download.pytorch.org")), None)
     return situation.matrix.torch.index_url(row) if row else None

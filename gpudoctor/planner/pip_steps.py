@@ -16,7 +16,9 @@ from gpudoctor.matrix.versions import public_version
 from gpudoctor.planner.install_requests import (
     Wanted,
     frameworks_over,
+    index_of_companion,
     index_of_torch,
+    is_of_another_torch,
     rivals,
     several_decide,
     torch_to_keep,
@@ -246,16 +248,28 @@ def restore(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...])
         lost = index is None or any(found.direct_url or found.installer == "conda" for _, found in had)
         if lost or not all(is_version(found.version) for _, found in had):
             return ()
-        back = tuple(PackageSpec(item.name, f"=={found.version}") for item, found in had)
+        alone = [found for _, found in had if is_of_another_torch(situation, found)]
+        together = [(item, found) for item, found in had if found not in alone]
         same = tuple(
-            PackageSpec(item.name, f"=={found.version}")
-            for item, found in had
+            _as_it_is(found)
+            for item, found in together
             if "+" not in found.version and found.version == public_version(item.spec.removeprefix("=="))
         )
-        commands += install_argvs(place, back, index or "", again=same)
+        if together:
+            back = (_as_it_is(found) for _, found in together)
+            commands += install_argvs(place, back, index or "", again=same)
+        for found in alone:  # its requirements would bring another torch
+            own = index_of_companion(situation, found)
+            if own is None:
+                return ()
+            commands.append(over_itself(place, (_as_it_is(found),), own))
     if new:
         commands.append(uninstall_argv(place, new))
     return tuple(commands)
+
+
+def _as_it_is(found: Distribution) -> PackageSpec:
+    return PackageSpec(found.name, f"=={found.version}")
 
 
 def pip(place: Place, verb: str) -> Argv:
