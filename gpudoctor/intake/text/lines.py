@@ -24,7 +24,8 @@ _ESCAPE = late(
 )
 _COLOUR_REMAINS = late(r"\[(?:\d{1,3};){0,4}\d{0,3}m")
 """What a browser leaves of an escape sequence."""
-_PLAIN = late(r"(?!.{0,7}>)[\w .,:;=()/'\"|+*#%!?{}$\]<>-]*", re.ASCII)
+_OF_PLAIN = r"[\w .,:;=()/'\"|+*#%!?{}$\]<>-]*"
+_PLAIN = late(rf"(?!.{{0,7}}>){_OF_PLAIN}(?:\[(?![\d;]*m){_OF_PLAIN})*", re.ASCII)
 """A line of which nothing needs to be taken: a ">" at its beginning may be a quote."""
 _COMMENT = late(r"<!--.*?(?:-->|\Z)", re.DOTALL)
 _QUOTE = late(r"\s{0,3}>(?!>> ) ?")
