@@ -72,6 +72,8 @@ TEXTS = [
         "gpu-too-old-for-feature",
     ),
     (None, "ERROR: No matching distribution found for onnxruntime-gpu", "package-wheel-missing"),
+    (None, "AttributeError: module 'torch.library' has no attribute 'register_fake'", "requirements-incomplete"),
+    (None, "AttributeError: module 'torch' has no attribute 'my_function'", None),
     (None, "ERROR: No matching distribution found for jax[cuda12]", "package-wheel-missing"),
     (None, "ERROR: No matching distribution found for tensorflow-datasets", None),
     ("nvidia", "ImportError: /usr/lib/libstdc++.so.6: version `GLIBCXX_3.4.32' not found", "libstdcxx-too-old"),

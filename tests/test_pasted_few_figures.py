@@ -522,6 +522,12 @@ def test_a_complaint_is_never_called_well_whether_or_not_the_driver_is_told(fact
     assert judgement(f"{facts}. Everything works.\n").verdict == "ok"
 
 
+def test_the_branch_of_a_driver_stands_behind_where_it_is_from() -> None:
+    text = "RTX 5090 on Debian 12, installed nvidia-driver from bookworm (535). nvidia-smi: No devices were found\n"
+    assert problems(text) == ["driver-too-old"]
+    assert problems(text.replace("(535)", "(see 535 replies)")) == ["blackwell-open-module"]
+
+
 def test_one_slice_of_a_gpu_is_a_complaint_where_the_person_expected_several() -> None:
     several = "A100 with MIG enabled. CUDA_VISIBLE_DEVICES=0,1,2 but torch.cuda.device_count() is 1.\n"
     assert problems(several) == ["mig-confusion"]

@@ -55,7 +55,8 @@ _DRIVER = late(
 )
 _BRANCH_NUMBER = r"(?:3(?:40|90)|4[1-9][058]|5[1-9][05]|6[1-9][05])(?:[.-]?xx?)?"
 _BRANCH = late(
-    rf"(?i)\bdrivers?(?: (?:version|branch|series))?[ :=v-]{{1,3}}R?(?P<behind>{_BRANCH_NUMBER})(?:-\w+)?\b"
+    r"(?i)\bdrivers?(?:(?: (?:version|branch|series))?[ :=v-]{1,3}R?| (?:from|of|in) [^.;,\n()\d]{1,24}\()"
+    rf"(?P<behind>{_BRANCH_NUMBER})(?:-\w+)?\b"
     rf"|\bnvidia(?:-driver|-dkms|-open)?[ -]v?R?(?P<package>{_BRANCH_NUMBER})(?:-\w+)?\b"
     rf"|(?<![RG]TX )(?<!\bRX )(?<![\w.-])v?R?(?P<before>{_BRANCH_NUMBER}) (?:series |branch )?(?:\w+ )?drivers?\b"
 )
