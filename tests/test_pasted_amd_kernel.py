@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.judged_texts import judgement, problems
+from tests.support.pasted import ROCMINFO
 
 OLD_KERNEL = "RX 9070 XT, Debian 12, kernel 6.1.0-28-amd64, torch 2.9.1+rocm6.4\n"
 REPORT = (
@@ -70,20 +71,7 @@ def test_a_gpu_that_amdgpu_could_not_take_has_no_driver_whatever_the_kernel() ->
     assert problems(text) == ["no-driver"]
 
 
-ONLY_THE_PROCESSOR = """ROCk module is loaded
-=====================
-HSA System Attributes
-=====================
-==========
-HSA Agents
-==========
-*******
-Agent 1
-*******
-  Name:                    Intel(R) Core(TM) i5-5350U CPU
-  Device Type:             CPU
-*** Done ***
-"""
+ONLY_THE_PROCESSOR = ROCMINFO.partition("*******\nAgent 2\n")[0] + "*** Done ***\n"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from gpudoctor.finding import AddContainerFlags, Evidence, Finding, Fix, Manual,
 from gpudoctor.machine import Vendor
 from gpudoctor.situation import Situation
 from gpudoctor.situation.batch_job import cpu_task, without_request
-from gpudoctor.situation.container_start import started_again
+from gpudoctor.situation.container_start import AS_OPTIONS, started_again
 from gpudoctor.situation.device_nodes import amd_nodes, gpu_nodes, nvidia_nodes, owning_group
 from gpudoctor.situation.driver_library import baked_in, beside_the_path, put_on_path
 from gpudoctor.situation.gpu_groups import VENDORS
@@ -18,7 +18,6 @@ from gpudoctor.situation.working_gpus import gpus_without_driver
 _SMALL = 1 << 30
 _EFFECTS = ("no-driver", "nvidia-uvm-missing", "libcuda-stub", "amd-kfd-missing")
 """What a container without the GPU looks like from inside."""
-_AS_OPTIONS = {"nvidia": "--gpus all", "amd": "--device /dev/kfd --device /dev/dri"}
 _AWAITED = (
     "/dev has no NVIDIA GPU, although this container has the driver's library, which makes the device nodes for root "
     "when CUDA starts (`--level driver` starts it)"
@@ -112,7 +111,7 @@ def _without_nodes(situation: Situation, vendor: Vendor, *, needed: bool) -> Ver
         message=f"This container was started without a GPU: {need}, but the device nodes of {name} GPUs {lack}."
         if needed
         else f"This container cannot use the host's {name} GPUs: their device nodes {lack} ({saw}). "
-        f"`{'--runtime nvidia' if situation.on_jetson else _AS_OPTIONS[vendor]}` gives them to it.",
+        f"`{'--runtime nvidia' if situation.on_jetson else AS_OPTIONS[vendor]}` gives them to it.",
         saw=saw,
         want="/dev/dxg"
         if situation.in_wsl

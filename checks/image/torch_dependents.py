@@ -111,10 +111,8 @@ def _of_another_build(recipe: Recipe, image: Image) -> Iterator[Finding]:
         if step.command.maybe or step.pip.tool not in ("pip", "uv") or step.pip.sourced:
             continue
         own = install_request(step, step.pip, asked, image, configured_from(image))
-        wanted, version = (
-            companion_torch(asked, recipe.matrix),
-            asked.release or _companion(recipe, held.version, asked.name),
-        )
+        wanted = companion_torch(asked, recipe.matrix)
+        version = asked.release or _companion(recipe, held.version, asked.name)
         build = _build_of(recipe, image, held, own)
         fits = not wanted or package_matches(wanted, held.version)
         if fits and builds_differ(recipe.matrix, asked.name, version or "", build, held.build):

@@ -9,7 +9,7 @@ from gpudoctor.frameworks.told_builds import fixes_of
 from gpudoctor.machine import Gpu
 from gpudoctor.matrix.rows import ToldCircumstance
 from gpudoctor.matrix.rows.packages import ProgramBuild
-from gpudoctor.matrix.versions import minor
+from gpudoctor.matrix.versions import first_of_series
 from gpudoctor.situation import Situation
 
 _FOREIGN_IMPORTER = re.compile(r"\((?:imported by|raised in) ")
@@ -30,7 +30,7 @@ def fixes_of_program(situation: Situation, row: ProgramBuild, text: str, gpus: t
         return fixes_of(situation, row.framework, text, gpus)
     how, torch = row.how, situation.torch
     if torch is not None and torch.build:
-        how = how.replace("${TORCH}", "{}.{}.0".format(*minor(torch.release))).replace("${CUDA}", torch.build)
+        how = how.replace("${TORCH}", first_of_series(torch.release)).replace("${CUDA}", torch.build)
     return (by_hand(f"Install the build of {row.title} for this GPU", how, "replaces"),)
 
 

@@ -75,6 +75,11 @@ def minor(version: str) -> Figures:
     return first_figures(version, 2)
 
 
+def first_of_series(version: str) -> str:
+    """The release that its minor release began with: "2.3.0" of "2.3.1+cu121"."""
+    return "{}.{}.0".format(*minor(version))
+
+
 def major_of(version: str | None) -> int:
     """The major release: 12 of "12.8"; 0 for none."""
     return (*figures(version or ""), 0)[0]

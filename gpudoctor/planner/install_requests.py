@@ -229,13 +229,3 @@ def is_of_another_torch(situation: Situation, companion: Distribution) -> bool:
     label = local_version(companion.version)
     required = (one for line in companion.requires if (one := parsed(line)) and one.name == "torch")
     return (bool(label) and label != torch.build) or not all(one.admits(torch.version) for one in required)
-
-
-def index_of_companion(situation: Situation, companion: Distribution) -> str | None:
-    """Index that a torchvision, say, came from by its version; None if it is unknown."""
-    label = local_version(companion.version)
-    if not label:
-        return ""
-    rows = situation.matrix.torch.builds(situation.platform)
-    row = next((row for row in rows if (row.build, row.origin) == (label, "download.pytorch.org")), None)
-    return situation.matrix.torch.index_url(row) if row else None

@@ -10,13 +10,13 @@ from msgspec.structs import replace
 
 from gpudoctor.finding import ReplaceTorch, Risk
 from gpudoctor.frameworks.package_spec import EXACTLY, PackageSpec, quoted
+from gpudoctor.frameworks.torch.reinstall import index_of
 from gpudoctor.machine import Distribution, InstallerSettings, Machine
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.matrix.versions import public_version
 from gpudoctor.planner.install_requests import (
     Wanted,
     frameworks_over,
-    index_of_companion,
     index_of_torch,
     is_of_another_torch,
     rivals,
@@ -259,7 +259,7 @@ def restore(place: Place, situation: Situation, wanted: tuple[PackageSpec, ...])
             back = (_as_it_is(found) for _, found in together)
             commands += install_argvs(place, back, index or "", again=same)
         for found in alone:  # its requirements would bring another torch
-            own = index_of_companion(situation, found)
+            own = index_of(situation, found.version, found.name)
             if own is None:
                 return ()
             commands.append(over_itself(place, (_as_it_is(found),), own))

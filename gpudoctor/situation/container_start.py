@@ -10,6 +10,8 @@ from gpudoctor.machine import Vendor
 _ONE_COMMAND = r"(?:[^;&|`<>$]|\$\(pwd\)|\$(?!\()){1,400}"
 """A command that runs no other one: a fix repeats it for a person to type."""
 _TITLE = "Give the container the GPUs"
+AS_OPTIONS: dict[Vendor, str] = {"nvidia": "--gpus all", "amd": "--device /dev/kfd --device /dev/dri"}
+"""What gives a container of Docker the GPUs of a vendor."""
 
 
 def started_again(command: str, vendor: Vendor | None) -> Fix | None:
@@ -19,8 +21,8 @@ def started_again(command: str, vendor: Vendor | None) -> Fix | None:
     engine, _, rest = command.partition(" run ")
     if vendor == "amd":
         group = "keep-groups" if engine == "podman" else "$(stat -c %g /dev/kfd)"
-        return by_hand(_TITLE, f"{engine} run --device /dev/kfd --device /dev/dri --group-add {group} {rest}")
-    options = "--device nvidia.com/gpu=all" if engine == "podman" else "--gpus all"
+        return by_hand(_TITLE, f"{engine} run {AS_OPTIONS[vendor]} --group-add {group} {rest}")
+    options = "--device nvidia.com/gpu=all" if engine == "podman" else AS_OPTIONS["nvidia"]
     setup = "sudo nvidia-ctk runtime configure --runtime=docker && sudo systemctl restart docker"
     if engine == "podman":
         setup = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"

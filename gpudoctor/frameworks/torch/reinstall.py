@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from gpudoctor.dependencies import TRITONS
 from gpudoctor.finding import AnyRemedy, Fix, Manual, ReinstallPackage, by_hand
 from gpudoctor.frameworks.torch.installed_build import FROM_AN_INDEX
 from gpudoctor.frameworks.torch.nvidia_wheels import distribution_of
+from gpudoctor.late_regex import late
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.machine.torch import TORCH_AND_COMPANIONS
 from gpudoctor.matrix.versions import local_version
 from gpudoctor.situation import Situation
 
-_NOT_FOUND = re.compile(r"(lib\w+\.so\S*) ?: cannot open shared object file.{0,60}\(imported by torch\)")
+_NOT_FOUND = late(r"(lib\w+\.so\S*) ?: cannot open shared object file.{0,60}\(imported by torch\)")
 
 
 def reinstall_torch(situation: Situation, torch: Torch) -> Fix:

@@ -20,7 +20,7 @@ from gpudoctor.late_regex import late
 from gpudoctor.machine import Distribution, Torch
 from gpudoctor.matrix.rows.packages import TorchDependent
 from gpudoctor.matrix.torch_builds import cuda_of
-from gpudoctor.matrix.versions import major_of, minor, package_matches, public_version
+from gpudoctor.matrix.versions import first_of_series, major_of, minor, package_matches, public_version
 from gpudoctor.situation import Situation
 
 
@@ -109,7 +109,7 @@ def own_build(situation: Situation, torch: Torch, name: str) -> str:
     for row in situation.matrix.tables.wheel_pages:
         has_page = re.fullmatch(row.for_builds, torch.build or "") and package_matches(row.torch, release)
         if has_page and re.fullmatch(row.packages, name):
-            page = row.page.format(torch="{}.{}.0".format(*minor(release)), build=torch.build)
+            page = row.page.format(torch=first_of_series(release), build=torch.build)
             wheel = f"pip install --force-reinstall --no-deps {name} -f {page}"
             return f"Install the wheel for torch {release}, or uninstall {name} if nothing needs it:\n{wheel}"
     return ""

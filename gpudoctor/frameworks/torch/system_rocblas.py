@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from gpudoctor.finding import Evidence, Finding, Fix, SetVariable, by_hand
 from gpudoctor.frameworks.torch.coverage import override_in_force
+from gpudoctor.late_regex import late
 from gpudoctor.machine import OVERRIDE, Gpu
 from gpudoctor.matrix.versions import minor
 from gpudoctor.situation import Situation
@@ -14,7 +14,7 @@ from gpudoctor.situation.gpu_groups import called, finding, group_by
 from gpudoctor.situation.system_rocm import for_display, system_rocm
 
 _CHOSEN_FOLDER = "ROCBLAS_TENSILE_LIBPATH"
-_FOLDER = re.compile(r"/opt/rocm(?:-(\d+\.\d+(?:\.\d+)?))?/")
+_FOLDER = late(r"/opt/rocm(?:-(\d+\.\d+(?:\.\d+)?))?/")
 
 
 def rocblas_of_system(situation: Situation) -> Iterator[Finding]:

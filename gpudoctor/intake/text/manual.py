@@ -6,7 +6,7 @@ import re
 
 from gpudoctor.intake.text.hypothetical import is_hypothetical
 from gpudoctor.intake.text.lines import Line
-from gpudoctor.intake.text.testimony import ASKS, BY_A_PERSON
+from gpudoctor.intake.text.testimony import ASKS, BY_A_PERSON, OF_A_PROGRAM
 from gpudoctor.late_regex import late
 
 _HEADING = late(
@@ -63,10 +63,7 @@ _OF_A_REPORT = late(
     r"|operating systems?)$"
 )
 """Headings of the forms in which people report a fault."""
-_PRINTED = late(
-    r"(?m)^\s*(?:Traceback \(most recent call last\)|\[ {0,6}\d{1,7}\.\d{4,6}\]|.{0,12}\d\d:\d\d:\d\d[.,\s]|\+-{20,}"
-    r"|File \"/)"
-)
+_PRINTED = late(rf"(?m)^\s*(?:{OF_A_PROGRAM})")
 """What a program printed here."""
 _MOST_LINES = 400
 _SIGNS_NEEDED, _LINES_NEEDED = 2, 2

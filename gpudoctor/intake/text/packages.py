@@ -75,8 +75,8 @@ _ASKED_TORCH = late(
 _TORCH_WHEEL = late(
     r"(?<![\w-])torch-(?P<version>\d\.\d{1,2}\.\d{1,2}(?:(?:\+|%2B)[\w.]{2,30}?)?)-(?:cp|py)3(?P<python>\d{0,2})-\S{3,80}\.whl"
 )
-_TAKES_WHEEL = late(r"\s{0,8}(?:Downloading|Using cached|Processing) \S")
 """What the name of a file says of the torch that it holds."""
+_TAKES_WHEEL = late(r"\s{0,8}(?:Downloading|Using cached|Processing) \S")
 _IMAGE = late(r"(?<![\w./:@-])(?:[a-z0-9][\w.-]{1,40}/){1,3}[a-z0-9][\w.-]{1,60}:\w[\w.-]{1,120}")
 """The name of a container image with its tag."""
 _REFUSED_WHEEL = late(r"(?i)not a supported wheel|skipping link|\berror\b|no such file|404|\binstead\b|\bworks?\b")

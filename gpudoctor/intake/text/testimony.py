@@ -26,9 +26,12 @@ _GREETS = late(
 )
 _ASKS_IN_A_HEADING = late(r"^\W*#.*\?\s*$", re.M)
 """In a list of questions that are often asked nobody asks one."""
+OF_A_PROGRAM = (
+    r"Traceback \(most recent call last\)|\[ {0,6}\d{1,7}\.\d{4,6}\]|.{0,12}\d\d:\d\d:\d\d[.,\s]|\+-{20,}|File \"/"
+)
+"""How a line begins that a program printed."""
 _BY_A_PROGRAM = late(
-    r"^\s*(?:Traceback \(most recent call last\)|\[ {0,6}\d{1,7}\.\d{4,6}\]|.{0,12}\d\d:\d\d:\d\d[.,\s]|\+-{20,}"
-    r"|File \"/|>>> |\(\w+ pid=\d+\)|\[?(?:ERROR|WARN|FATAL)\b|\[rank\d)"
+    rf"^\s*(?:{OF_A_PROGRAM}|>>> |\(\w+ pid=\d+\)|\[?(?:ERROR|WARN|FATAL)\b|\[rank\d)"
     r"|\bcore dumped\b|\b[\w/]+\.(?:cc|cpp|cuh?|go|hip|[ch]):\d+|\blevel=(?:INFO|WARN|ERROR)\b",
     re.M,
 )
